@@ -1,0 +1,202 @@
+"""One decode step of a decoder-only transformer, position-independent, in JAX.
+
+The step takes the embedding of one token and a cache of fixed size, and returns the logits, the
+final hidden state and this token's K and V rows. Nothing in it depends on the position: RoPE rows
+and additive masks come in as ports, so that one compiled program serves a whole conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from export.models.config import DecoderConfig
+
+
+class Projection(NamedTuple):
+    """A block-quantised matrix [k, n] with w = (q - zero_point) * scale, as ports of the trace.
+
+    q: [k / block, block, n] int8 or int4
+    scale: [k / block, 1, n] bfloat16 (float32 in a reference that must not round)
+    zero_point: [k / block, 1, n], dtype of scale
+    """
+
+    q: jax.Array
+    scale: jax.Array
+    zero_point: jax.Array
+
+
+class Cached(NamedTuple):
+    """One layer's K and V: of the past (a port), or of the current token (a result).
+
+    k: [kv_heads, head_dim, positions]; transposed, so that the scores are one plain matmul.
+    v: [kv_heads, positions, head_dim]
+    """
+
+    k: jax.Array
+    v: jax.Array
+
+
+class RopeRow(NamedTuple):
+    """cos and sin of the current position's angles, each [1, head_dim / 2]."""
+
+    cos: jax.Array
+    sin: jax.Array
+
+
+class LayerKind(NamedTuple):
+    """What layers of one kind (global, sliding) share in a step.
+
+    rope: the RoPE row for the kind's base.
+    mask: [1, past] added to the scores of the past; 0 where attended, very negative where not.
+    """
+
+    rope: RopeRow
+    mask: jax.Array
+
+
+class StepResult(NamedTuple):
+    """What a step returns.
+
+    logits: [1, 1, vocabulary]
+    hidden: [1, 1, hidden_size], after the output norm
+    rows: per layer the current token's K [kv_heads, head_dim, 1] and V [kv_heads, 1, head_dim]
+    """
+
+    logits: jax.Array
+    hidden: jax.Array
+    rows: tuple[Cached, ...]
+
+
+Weights = Mapping[str, Projection | jax.Array]
+
+
+def project(x: jax.Array, weight: Projection | jax.Array) -> jax.Array:
+    """x [..., k] times a packed [k, n] matrix (dequantised in place), or a dense [k, n] one."""
+    if isinstance(weight, Projection):
+        wide = x.dtype
+        w = (weight.q.astype(wide) - weight.zero_point.astype(wide)) * weight.scale.astype(wide)
+        weight = w.reshape(-1, w.shape[-1])
+    return x @ weight
+
+
+def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
+    """x / sqrt(mean(x^2) + epsilon) * weight over the last axis; weight as GGUF has it (1 + w)."""
+    # A bf16 sum keeps its accuracy on the NPU, which accumulates wide (tests/torq measures it).
+    square = jnp.sum(x * x, axis=-1, keepdims=True)
+    return x * jax.lax.rsqrt(square / x.shape[-1] + epsilon) * weight
+
+
+def rotate(x: jax.Array, rope: RopeRow) -> jax.Array:
+    """RoPE on x [heads, head_dim], the halves paired (NEOX order)."""
+    low, high = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate(
+        [low * rope.cos - high * rope.sin, high * rope.cos + low * rope.sin], axis=-1
+    )
+
+
+def gelu_tanh(x: jax.Array) -> jax.Array:
+    """GELU in its tanh form (Hendrycks and Gimpel 2016), inlined so that it stays one function."""
+    return 0.5 * x * (1 + jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+def attend(
+    query: jax.Array, current: Cached, past: Cached, mask: jax.Array
+) -> jax.Array:
+    """Softmax attention of one token over its past and itself, in two parts.
+
+    The past and the current row are never concatenated: that would copy the whole cache.
+
+    query: [kv_heads, group, head_dim], already scaled. Returns [kv_heads, group, head_dim].
+    """
+    past_scores = query @ past.k + mask
+    own_score = query @ current.k
+    top = jnp.maximum(past_scores.max(axis=-1, keepdims=True), own_score)
+    past_weights = jnp.exp(past_scores - top)
+    own_weight = jnp.exp(own_score - top)
+    total = past_weights.sum(axis=-1, keepdims=True) + own_weight
+    return (past_weights @ past.v + own_weight * current.v) / total
+
+
+def _heads(
+    config: DecoderConfig, weights: Weights, name: str, x: jax.Array, rope: RopeRow
+) -> tuple[jax.Array, Cached]:
+    """Queries [kv_heads, group, head_dim], scaled, and the current token's K and V."""
+    size = config.head_dim
+    with jax.named_scope("attn_q"):
+        query = project(x, weights[f"{name}.attn_q.weight"]).reshape(-1, size)
+    with jax.named_scope("attn_k"):
+        key = project(x, weights[f"{name}.attn_k.weight"]).reshape(-1, size)
+    with jax.named_scope("attn_v"):
+        value = project(x, weights[f"{name}.attn_v.weight"]).reshape(-1, 1, size)
+    with jax.named_scope("qk_norm"):
+        # The query scale rides on the norm's weight: one multiplication fewer.
+        query_weight = weights[f"{name}.attn_q_norm.weight"] * config.query_scale
+        query = rms_norm(query, query_weight, config.rms_epsilon)
+        key = rms_norm(key, weights[f"{name}.attn_k_norm.weight"], config.rms_epsilon)
+    with jax.named_scope("rope"):
+        query, key = rotate(query, rope), rotate(key, rope)
+    return query.reshape(config.kv_heads, -1, size), Cached(key[:, :, None], value)
+
+
+def _block(
+    config: DecoderConfig,
+    weights: Weights,
+    name: str,
+    x: jax.Array,
+    kind: LayerKind,
+    past: Cached,
+) -> tuple[jax.Array, Cached]:
+    """One transformer block; returns the residual stream and the current token's K and V."""
+
+    def norm(x: jax.Array, part: str) -> jax.Array:
+        with jax.named_scope(part):
+            return rms_norm(x, weights[f"{name}.{part}.weight"], config.rms_epsilon)
+
+    query, row = _heads(config, weights, name, norm(x, "attn_norm"), kind.rope)
+    with jax.named_scope("attention"):
+        attended = attend(query, row, past, kind.mask).reshape(1, 1, -1)
+    with jax.named_scope("attn_output"):
+        attended = project(attended, weights[f"{name}.attn_output.weight"])
+    x = x + norm(attended, "post_attention_norm")
+    hidden = norm(x, "ffn_norm")
+    with jax.named_scope("ffn_gate"):
+        gate = project(hidden, weights[f"{name}.ffn_gate.weight"])
+    with jax.named_scope("ffn_up"):
+        up = project(hidden, weights[f"{name}.ffn_up.weight"])
+    with jax.named_scope("gelu"):
+        hidden = gelu_tanh(gate) * up
+    with jax.named_scope("ffn_down"):
+        hidden = project(hidden, weights[f"{name}.ffn_down.weight"])
+    return x + norm(hidden, "post_ffw_norm"), row
+
+
+def step(
+    config: DecoderConfig,
+    weights: Weights,
+    embedded: jax.Array,
+    kinds: Mapping[str, LayerKind],
+    cache: tuple[Cached, ...],
+) -> StepResult:
+    """One token through the decoder.
+
+    weights: by GGUF tensor name; projections and `output.weight` packed [k, n], norms [size].
+    embedded: [1, 1, hidden_size], already scaled by the model's embedding scale.
+    kinds: "global" and, where the model has such layers, "sliding".
+    cache: per layer the past.
+    """
+    x = embedded
+    rows = []
+    for layer, past in enumerate(cache):
+        kind = kinds["sliding" if config.is_sliding(layer) else "global"]
+        with jax.named_scope(f"blk.{layer}"):
+            x, row = _block(config, weights, f"blk.{layer}", x, kind, past)
+        rows.append(row)
+    with jax.named_scope("output_norm"):
+        hidden = rms_norm(x, weights["output_norm.weight"], config.rms_epsilon)
+    with jax.named_scope("output"):
+        logits = project(hidden, weights["output.weight"])
+    return StepResult(logits, hidden, tuple(rows))

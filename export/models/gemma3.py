@@ -1,0 +1,95 @@
+"""Gemma 3 (and FunctionGemma, which is one): its hyperparameters from GGUF metadata."""
+
+from __future__ import annotations
+
+import math
+
+from export.errors import ExportError
+from export.gguf.reader import GgufFile
+from export.models.config import DecoderConfig
+
+ARCHITECTURE = "gemma3"
+
+# What llama.cpp takes where a file lacks the key (src/llama-model.cpp, LLM_ARCH_GEMMA3).
+_WINDOW_PATTERN = 6
+_ROPE_BASE_SLIDING = 10_000.0
+_ROPE_BASE = 1_000_000.0
+_RMS_EPSILON = 1e-6
+
+# Gemma 3 27B alone scales queries by hidden size / heads; nothing in the file says so.
+_LAYERS_OF_27B = 62
+
+
+def read_config(gguf: GgufFile) -> DecoderConfig:
+    """The hyperparameters of a Gemma 3 file.
+
+    Raises ExportError for another architecture, a missing key with no default, a value out of
+    range, and what this export does not do (a final soft cap, the 27B model).
+    """
+    architecture = gguf.string("general.architecture")
+    if architecture != ARCHITECTURE:
+        raise ExportError(
+            f"{gguf.path}: architecture {architecture!r} is not supported; {ARCHITECTURE} is"
+        )
+
+    def positive(key: str, default: int | None = None) -> int:
+        value = gguf.integer(f"{ARCHITECTURE}.{key}", default)
+        if value <= 0:
+            raise ExportError(f"{gguf.path}: {ARCHITECTURE}.{key} is {value}; it must be positive")
+        return value
+
+    def number(key: str, default: float) -> float:
+        value = gguf.number(f"{ARCHITECTURE}.{key}", default)
+        if value <= 0:
+            raise ExportError(f"{gguf.path}: {ARCHITECTURE}.{key} is {value}; it must be positive")
+        return value
+
+    if f"{ARCHITECTURE}.final_logit_softcapping" in gguf.metadata:
+        raise ExportError(f"{gguf.path}: a final soft cap of the logits is not supported")
+    layers = positive("block_count")
+    if layers == _LAYERS_OF_27B:
+        raise ExportError(f"{gguf.path}: Gemma 3 27B is not supported; it does not fit the SL2610")
+    hidden_size, heads = positive("embedding_length"), positive("attention.head_count")
+    kv_heads = positive("attention.head_count_kv", heads)
+    head_dim = positive("attention.key_length", hidden_size // heads)
+    _check_heads(gguf, heads, kv_heads, head_dim, positive("attention.value_length", head_dim))
+    return DecoderConfig(
+        architecture=architecture,
+        layers=layers,
+        hidden_size=hidden_size,
+        ffn_size=positive("feed_forward_length"),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocabulary=gguf.tensor("token_embd.weight").shape[0],
+        context_length=positive("context_length"),
+        rms_epsilon=number("attention.layer_norm_rms_epsilon", _RMS_EPSILON),
+        window=positive("attention.sliding_window"),
+        window_pattern=positive("attention.sliding_window_pattern", _WINDOW_PATTERN),
+        rope_base=number("rope.freq_base", _ROPE_BASE),
+        rope_base_sliding=number("rope.freq_base_swa", _ROPE_BASE_SLIDING),
+        rope_scale=_rope_scale(gguf),
+        embedding_scale=math.sqrt(hidden_size),
+        query_scale=1 / math.sqrt(head_dim),
+    )
+
+
+def _check_heads(gguf: GgufFile, heads: int, kv_heads: int, head_dim: int, value_dim: int) -> None:
+    if heads % kv_heads:
+        raise ExportError(f"{gguf.path}: {heads} heads do not share {kv_heads} K/V heads evenly")
+    if head_dim % 2:
+        raise ExportError(f"{gguf.path}: heads of {head_dim} values cannot be rotated in halves")
+    if value_dim != head_dim:
+        raise ExportError(
+            f"{gguf.path}: values of {value_dim} beside keys of {head_dim} are not supported"
+        )
+
+
+def _rope_scale(gguf: GgufFile) -> float:
+    """The linear scale of the global layers' angles; 1 where the file names none."""
+    kind = gguf.string(f"{ARCHITECTURE}.rope.scaling.type", "none")
+    if kind == "none":
+        return 1.0
+    if kind != "linear":
+        raise ExportError(f"{gguf.path}: rope scaling {kind!r} is not supported; linear is")
+    return gguf.number(f"{ARCHITECTURE}.rope.scaling.factor")

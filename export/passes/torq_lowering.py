@@ -1,0 +1,154 @@
+"""Puts Torq's own form of the block-quantised matmul in the place of the fused composite.
+
+Torq 2.3.0 raises exactly this form to `torq_hl.mixed_quant_matmul`: integer constant -> sitofp
+bf16 -> subf zero point -> mulf scale -> collapse to [k, n] -> expand to [1, k, n] ->
+linalg.batch_matmul with a one-row left side. The subtraction must be there even for a zero point
+of 0; a dot_general or a rank-2 matmul falls to the generic kernel (measured: tests/torq).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from iree.compiler import ir
+from iree.compiler.dialects import arith, linalg, tensor
+
+from export.errors import ExportError
+from export.passes import ir as passes_ir
+from export.passes.block_quant_fusion import COMPOSITE
+
+_PARALLEL = "#linalg.iterator_type<parallel>"
+
+
+@dataclass(frozen=True)
+class LoweringCounts:
+    """What the pass did: composites lowered, and the matmuls (parts) that they became."""
+
+    lowered: int
+    parts: int
+
+
+def lower_to_torq(module: ir.Module) -> LoweringCounts:
+    """Lowers every fused matmul of a bf16 module in place, and drops the decompositions.
+
+    Raises ExportError for a composite that is not one of ours, or whose left side is not one row
+    of bf16: with two rows or more Torq takes its generic kernel.
+    """
+    lowered = parts = 0
+    for operation in passes_ir.operations(module):
+        if operation.name != "stablehlo.composite":
+            continue
+        if ir.StringAttr(operation.attributes["name"]).value != COMPOSITE:
+            raise ExportError(f"torq_lowering: {passes_ir.where(operation)} is no {COMPOSITE}")
+        parts += _lower(operation)
+        lowered += 1
+    for name, function in passes_ir.functions(module).items():
+        if name.startswith("block_quant_matmul."):
+            function.erase()
+    return LoweringCounts(lowered, parts)
+
+
+def _lower(composite: ir.Operation) -> int:
+    """Lowers one composite; returns the number of its parts."""
+    x, *packed = composite.operands
+    row = ir.RankedTensorType(x.type)
+    if row.shape[:-1] != [1] * (row.rank - 1) or not isinstance(row.element_type, ir.BF16Type):
+        raise ExportError(
+            f"torq_lowering: {passes_ir.where(composite)} multiplies {x.type}; one row of bf16 "
+            "was expected, or Torq takes its generic kernel"
+        )
+    count = ir.IntegerAttr(
+        ir.DictAttr(composite.attributes["composite_attributes"])["parts"]
+    ).value
+    size = len(packed) // count
+    with ir.InsertionPoint(composite), composite.location:
+        lhs = _reshape(x, [1, 1, row.shape[-1]])
+        results = [_matmul(lhs, *packed[i : i + size]) for i in range(0, len(packed), size)]
+        result = results[0] if count == 1 else _concatenate(results)
+        result = _reshape(result, ir.RankedTensorType(composite.results[0].type).shape)
+    composite.results[0].replace_all_uses_with(result)
+    composite.erase()
+    return count
+
+
+def _matmul(
+    lhs: ir.Value, q: ir.Value, scale: ir.Value, zero_point: ir.Value | None = None
+) -> ir.Value:
+    """lhs [1, 1, k] times (q - zero_point) * scale, in the form that Torq raises."""
+    bf16 = ir.BF16Type.get()
+    blocks, block_size, columns = ir.RankedTensorType(q.type).shape
+    rows = blocks * block_size
+    if zero_point is None:
+        zero = ir.DenseElementsAttr.get(np.zeros(1, np.uint16), type=bf16, shape=[blocks, 1, columns])
+        zero_point = arith.ConstantOp(zero.type, zero).result
+    wide = tensor.EmptyOp([blocks, block_size, columns], bf16).result
+    value = _elementwise("arith.sitofp", wide, q)
+    value = _elementwise("arith.subf", wide, value, zero_point)
+    value = _elementwise("arith.mulf", wide, value, scale)
+    matrix = _reassociate("tensor.collapse_shape", value, [[0, 1], [2]], [rows, columns])
+    matrix = _reassociate("tensor.expand_shape", matrix, [[0, 1], [2]], [1, rows, columns])
+    empty = tensor.EmptyOp([1, 1, columns], bf16).result
+    filled = linalg.fill(arith.ConstantOp(bf16, 0.0).result, outs=[empty])
+    return linalg.batch_matmul(lhs, matrix, outs=[filled])
+
+
+def _elementwise(scalar: str, wide: ir.Value, *inputs: ir.Value) -> ir.Value:
+    """`scalar` over [blocks, block, n]; inputs [blocks, 1, n] are broadcast over the block."""
+    block, i, n = (ir.AffineDimExpr.get(axis) for axis in range(3))
+    maps = []
+    for value in (*inputs, wide):
+        per_block = ir.RankedTensorType(value.type).shape[1] == 1
+        middle = ir.AffineConstantExpr.get(0) if per_block else i
+        maps.append(ir.AffineMapAttr.get(ir.AffineMap.get(3, 0, [block, middle, n])))
+    operation = ir.Operation.create(
+        "linalg.generic",
+        results=[wide.type],
+        operands=[*inputs, wide],
+        attributes={
+            "indexing_maps": ir.ArrayAttr.get(maps),
+            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(_PARALLEL)] * 3),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
+        },
+        regions=1,
+    )
+    elements = [ir.RankedTensorType(value.type).element_type for value in (*inputs, wide)]
+    body = ir.Block.create_at_start(operation.regions[0], elements)
+    with ir.InsertionPoint(body):
+        result = ir.Operation.create(
+            scalar, results=[elements[-1]], operands=list(body.arguments[: len(inputs)])
+        )
+        ir.Operation.create("linalg.yield", operands=[result.results[0]])
+    return operation.results[0]
+
+
+def _reassociate(name: str, value: ir.Value, groups: list[list[int]], shape: list[int]) -> ir.Value:
+    i64 = ir.IntegerType.get_signless(64)
+    attributes: dict[str, ir.Attribute] = {
+        "reassociation": ir.ArrayAttr.get(
+            [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, axis) for axis in group]) for group in groups]
+        )
+    }
+    if name == "tensor.expand_shape":
+        attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(shape)
+    element = ir.RankedTensorType(value.type).element_type
+    result = ir.RankedTensorType.get(shape, element)
+    return ir.Operation.create(name, results=[result], operands=[value], attributes=attributes).result
+
+
+def _reshape(value: ir.Value, shape: list[int]) -> ir.Value:
+    kind = ir.RankedTensorType(value.type)
+    if kind.shape == shape:
+        return value
+    result = ir.RankedTensorType.get(shape, kind.element_type)
+    return ir.Operation.create("stablehlo.reshape", results=[result], operands=[value]).result
+
+
+def _concatenate(parts: list[ir.Value]) -> ir.Value:
+    kind = ir.RankedTensorType(parts[0].type)
+    columns = sum(ir.RankedTensorType(part.type).shape[-1] for part in parts)
+    result = ir.RankedTensorType.get([*kind.shape[:-1], columns], kind.element_type)
+    axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), kind.rank - 1)
+    return ir.Operation.create(
+        "stablehlo.concatenate", results=[result], operands=parts, attributes={"dimension": axis}
+    ).result
