@@ -8,7 +8,9 @@ Every format below has that form exactly, so a matrix keeps the integers that th
     Q4_K, Q5_K          scale = d * sub-scale, minimum = dmin * sub-minimum, blocks of 32
 
 q is shifted to be signed. That also keeps the zero point small, which matters where it is rounded
-to bf16. Layouts: ggml/src/ggml-common.h and ggml-quants.c of llama.cpp.
+to bf16. A scale is never negative here: one negative scale anywhere in a matrix makes torq-compile
+2.3.0 take its generic kernel for all of it (measured), so such blocks are turned around, exactly.
+Layouts: ggml/src/ggml-common.h and ggml-quants.c of llama.cpp.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class PackedMatrix:
     file_type: the type in the file; another one than packed_type where it was quantised here.
     bits: 4 or 8, the width that holds q.
     q: int8 [n, k / block, block]
-    scale: float32 [n, k / block]
+    scale: float32 [n, k / block], none negative
     zero_point: float32 [n, k / block], or None where it is 0 everywhere
     """
 
@@ -151,23 +153,41 @@ def _unpacked(
                 f"{name}: the scale of block {block} in row {row} is NaN or infinite; the file is "
                 "damaged, fetch it again"
             )
-    zero_point = None
+    zero_point = np.zeros_like(scale)
     if minimum is not None:
         q, scale, zero_point = _with_zero_point(q, scale, minimum)
+    q, zero_point = _turned_around(q, zero_point, scale < 0, bits)
     return PackedMatrix(
         name=name,
         packed_type=kind.name,
         file_type=file_type,
         bits=bits,
         q=q,
-        scale=scale,
-        zero_point=zero_point,
+        scale=np.abs(scale),
+        zero_point=zero_point if zero_point.any() else None,
     )
+
+
+def _turned_around(
+    q: np.ndarray, zero_point: np.ndarray, negative: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(q, zero_point) of the blocks whose scale changes its sign, the values unchanged.
+
+    (q - z) * s = (-q + z) * -s; where -q does not fit, ~q = -q - 1 does, with a zero point that is
+    one less.
+    """
+    if not negative.any():
+        return q, zero_point
+    lowest = -(1 << (bits - 1))
+    low = negative & (q == lowest).any(axis=-1)
+    q = np.where(low[..., None], ~q, np.where((negative & ~low)[..., None], -q, q))
+    zero_point = np.where(negative, -zero_point - low, zero_point).astype(np.float32)
+    return q, zero_point
 
 
 def _with_zero_point(
     q: np.ndarray, scale: np.ndarray, minimum: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(q, scale, zero_point) with (q - zero_point) * scale = scale * q + minimum."""
     # A block of scale 0 is the constant `minimum`, which no zero point can say: q = 1 and
     # scale = minimum can. So is, to rounding, a block whose zero point would overflow.
@@ -177,7 +197,7 @@ def _with_zero_point(
     zero_point = np.where(constant, 0, zero_point).astype(np.float32)
     scale = np.where(constant, minimum, scale).astype(np.float32)
     q = np.where(constant[..., None], np.int8(1), q)
-    return q, scale, zero_point if zero_point.any() else None
+    return q, scale, zero_point
 
 
 def _through_bf16(values: np.ndarray) -> np.ndarray:

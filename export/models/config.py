@@ -51,10 +51,6 @@ class DecoderConfig:
         """Whether a layer attends to the window only."""
         return layer % self.window_pattern != self.window_pattern - 1
 
-    def past(self, layer: int, context: int) -> int:
-        """Rows of a layer's cache: a sliding layer keeps a ring of its window."""
-        return min(context, self.window) if self.is_sliding(layer) else context
-
     def matrix_shapes(self, layer: int) -> dict[str, tuple[int, int]]:
         """The projections of one layer by GGUF tensor name, each with its shape (n, k)."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim

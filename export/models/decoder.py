@@ -20,13 +20,13 @@ class Projection(NamedTuple):
     """A block-quantised matrix [k, n] with w = (q - zero_point) * scale, as ports of the trace.
 
     q: [k / block, block, n] int8 or int4
-    scale: [k / block, 1, n] bfloat16 (float32 in a reference that must not round)
-    zero_point: [k / block, 1, n], dtype of scale
+    scale: [k / block, 1, n] bfloat16
+    zero_point: [k / block, 1, n] bfloat16, or None where it is 0 everywhere
     """
 
     q: jax.Array
     scale: jax.Array
-    zero_point: jax.Array
+    zero_point: jax.Array | None
 
 
 class Cached(NamedTuple):
@@ -71,16 +71,24 @@ class StepResult(NamedTuple):
     rows: tuple[Cached, ...]
 
 
-Weights = Mapping[str, Projection | jax.Array]
+# By GGUF tensor name: a packed matrix as its parts by columns, a dense [k, n] one, or a norm.
+Weights = Mapping[str, tuple[Projection, ...] | jax.Array]
 
 
-def project(x: jax.Array, weight: Projection | jax.Array) -> jax.Array:
-    """x [..., k] times a packed [k, n] matrix (dequantised in place), or a dense [k, n] one."""
-    if isinstance(weight, Projection):
-        wide = x.dtype
-        w = (weight.q.astype(wide) - weight.zero_point.astype(wide)) * weight.scale.astype(wide)
-        weight = w.reshape(-1, w.shape[-1])
-    return x @ weight
+def project(x: jax.Array, weight: tuple[Projection, ...] | jax.Array) -> jax.Array:
+    """x [..., k] times a matrix [k, n]: packed, and dequantised here, or dense."""
+    if not isinstance(weight, tuple):
+        return x @ weight
+    parts = [x @ _dequantise(part, x.dtype) for part in weight]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+
+
+def _dequantise(part: Projection, dtype: jnp.dtype) -> jax.Array:
+    wide = part.q.astype(dtype)
+    if part.zero_point is not None:
+        wide = wide - part.zero_point.astype(dtype)
+    wide = wide * part.scale.astype(dtype)
+    return wide.reshape(-1, wide.shape[-1])
 
 
 def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
@@ -124,7 +132,7 @@ def attend(
 def _heads(
     config: DecoderConfig, weights: Weights, name: str, x: jax.Array, rope: RopeRow
 ) -> tuple[jax.Array, Cached]:
-    """Queries [kv_heads, group, head_dim], scaled, and the current token's K and V."""
+    """Scaled queries [kv_heads, group, head_dim], and the current token's K and V."""
     size = config.head_dim
     with jax.named_scope("attn_q"):
         query = project(x, weights[f"{name}.attn_q.weight"]).reshape(-1, size)
@@ -133,9 +141,7 @@ def _heads(
     with jax.named_scope("attn_v"):
         value = project(x, weights[f"{name}.attn_v.weight"]).reshape(-1, 1, size)
     with jax.named_scope("qk_norm"):
-        # The query scale rides on the norm's weight: one multiplication fewer.
-        query_weight = weights[f"{name}.attn_q_norm.weight"] * config.query_scale
-        query = rms_norm(query, query_weight, config.rms_epsilon)
+        query = rms_norm(query, weights[f"{name}.attn_q_norm.weight"], config.rms_epsilon)
         key = rms_norm(key, weights[f"{name}.attn_k_norm.weight"], config.rms_epsilon)
     with jax.named_scope("rope"):
         query, key = rotate(query, rope), rotate(key, rope)
@@ -183,15 +189,15 @@ def step(
 ) -> StepResult:
     """One token through the decoder.
 
-    weights: by GGUF tensor name; projections and `output.weight` packed [k, n], norms [size].
+    weights: by GGUF tensor name; that of the query norm includes the query scale.
     embedded: [1, 1, hidden_size], already scaled by the model's embedding scale.
-    kinds: "global" and, where the model has such layers, "sliding".
+    kinds: "Global" and, where the model has such layers, "Sliding".
     cache: per layer the past.
     """
     x = embedded
     rows = []
     for layer, past in enumerate(cache):
-        kind = kinds["sliding" if config.is_sliding(layer) else "global"]
+        kind = kinds["Sliding" if config.is_sliding(layer) else "Global"]
         with jax.named_scope(f"blk.{layer}"):
             x, row = _block(config, weights, f"blk.{layer}", x, kind, past)
         rows.append(row)

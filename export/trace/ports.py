@@ -20,6 +20,53 @@ class Port:
     shape: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class KindOfLayer:
+    """What the host must know to fill the ports of one kind of layer.
+
+    name: "Global" or "Sliding", the suffix of its ports.
+    past: rows of its caches, a ring: position p is written to row p % past.
+    window: positions attended to, the current one included; None for all.
+    rope_base, rope_scale: angles are position * base^(-2i / head_dim) / scale.
+    """
+
+    name: str
+    head_dim: int
+    past: int
+    window: int | None
+    rope_base: float
+    rope_scale: float
+
+
+def layer_kinds(config: DecoderConfig, context: int) -> tuple[KindOfLayer, ...]:
+    """The kinds of layer that the model has, in the order of their ports."""
+    sliding = {config.is_sliding(layer) for layer in range(config.layers)}
+    kinds = []
+    if False in sliding:
+        kinds.append(
+            KindOfLayer(
+                name="Global",
+                head_dim=config.head_dim,
+                past=context,
+                window=None,
+                rope_base=config.rope_base,
+                rope_scale=config.rope_scale,
+            )
+        )
+    if True in sliding:
+        kinds.append(
+            KindOfLayer(
+                name="Sliding",
+                head_dim=config.head_dim,
+                past=min(context, config.window),
+                window=config.window,
+                rope_base=config.rope_base_sliding,
+                rope_scale=1.0,
+            )
+        )
+    return tuple(kinds)
+
+
 def input_ports(config: DecoderConfig, context: int) -> tuple[Port, ...]:
     """The step's arguments, in order.
 
@@ -35,12 +82,13 @@ def input_ports(config: DecoderConfig, context: int) -> tuple[Port, ...]:
         )
     half = config.head_dim // 2
     ports = [Port("embedded", (1, 1, config.hidden_size))]
-    kinds = _kinds(config)
+    kinds = layer_kinds(config, context)
     for kind in kinds:
-        ports += [Port(f"cos{kind}", (1, half)), Port(f"sin{kind}", (1, half))]
-    ports += [Port(f"mask{kind}", (1, _past(config, kind, context))) for kind in kinds]
+        ports += [Port(f"cos{kind.name}", (1, half)), Port(f"sin{kind.name}", (1, half))]
+    ports += [Port(f"mask{kind.name}", (1, kind.past)) for kind in kinds]
+    past_of = {kind.name: kind.past for kind in kinds}
     for layer in range(config.layers):
-        past = config.past(layer, context)
+        past = past_of["Sliding" if config.is_sliding(layer) else "Global"]
         ports.append(Port(f"l{layer}.k", (config.kv_heads, config.head_dim, past)))
         ports.append(Port(f"l{layer}.v", (config.kv_heads, past, config.head_dim)))
     return tuple(ports)
@@ -58,25 +106,14 @@ def output_ports(config: DecoderConfig) -> tuple[Port, ...]:
     return tuple(ports)
 
 
-def _kinds(config: DecoderConfig) -> tuple[str, ...]:
-    """The kinds of layer that the model has, in the order of their ports."""
-    sliding = {config.is_sliding(layer) for layer in range(config.layers)}
-    return tuple(name for name, has in (("Global", False), ("Sliding", True)) if has in sliding)
-
-
-def _past(config: DecoderConfig, kind: str, context: int) -> int:
-    return min(context, config.window) if kind == "Sliding" else context
-
-
 def step_arguments(
     config: DecoderConfig, values: Mapping[str, jax.Array]
 ) -> tuple[jax.Array, dict[str, LayerKind], tuple[Cached, ...]]:
     """Port values by name as the arguments that `decoder.step` takes after the weights."""
     kinds = {
-        kind.lower(): LayerKind(
-            RopeRow(values[f"cos{kind}"], values[f"sin{kind}"]), values[f"mask{kind}"]
-        )
-        for kind in _kinds(config)
+        name: LayerKind(RopeRow(values[f"cos{name}"], values[f"sin{name}"]), values[f"mask{name}"])
+        for name in ("Global", "Sliding")
+        if f"mask{name}" in values
     }
     cache = tuple(
         Cached(values[f"l{layer}.k"], values[f"l{layer}.v"]) for layer in range(config.layers)

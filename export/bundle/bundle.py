@@ -1,0 +1,76 @@
+"""Writes a bundle: a folder with the compiled step, the embedding rows and a manifest.
+
+bundle --name=NAME --gguf=FILE --checkpoint_info=JSON --description=JSON --program=FILE
+       --counts=STAGE=JSON … --torq_version=V --bundle=FOLDER
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from export import cli
+from export.bundle import manifest
+from export.gguf import reader
+
+_NAME = flags.DEFINE_string("name", None, "The bundle's name.", required=True)
+_GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
+_INFO = flags.DEFINE_string(
+    "checkpoint_info", None, "JSON: the checkpoint's name and licence.", required=True
+)
+_DESCRIPTION = flags.DEFINE_string(
+    "description", None, "JSON of the traced step.", required=True
+)
+_PROGRAM = flags.DEFINE_string("program", None, "The compiled step.", required=True)
+_COUNTS = flags.DEFINE_multi_string("counts", [], "STAGE=JSON: what a stage counted.")
+_TORQ_VERSION = flags.DEFINE_string("torq_version", None, "The Torq release.", required=True)
+_BUNDLE = flags.DEFINE_string("bundle", None, "The folder to write.", required=True)
+
+
+def write_embedding(gguf: reader.GgufFile, path: Path) -> dict[str, Any]:
+    """Writes the embedding's rows as the file has them; returns how to read them."""
+    tensor = gguf.tensor("token_embd.weight")
+    tensor.data.tofile(path)
+    rows, columns = tensor.shape
+    return {"file": path.name, "type": tensor.type.name, "rows": rows, "columns": columns}
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main() -> None:
+    """Writes the folder; the manifest, by which a bundle is known, comes last."""
+    folder = Path(_BUNDLE.value)
+    folder.mkdir(parents=True, exist_ok=True)
+    gguf = reader.read(Path(_GGUF.value))
+    program, rows = folder / "model.vmfb", folder / "embedding.bin"
+    shutil.copyfile(_PROGRAM.value, program)
+    embedding = write_embedding(gguf, rows)
+    stages = {stage: _json(path) for stage, path in (item.split("=", 1) for item in _COUNTS.value)}
+    content = manifest.build(
+        name=_NAME.value,
+        description=_json(_DESCRIPTION.value),
+        checkpoint=_json(_INFO.value) | {"sha256": digest(gguf.path)},
+        embedding=embedding,
+        stages=stages,
+        torq_version=_TORQ_VERSION.value,
+        digests={path.name: digest(path) for path in (program, rows)},
+    )
+    cli.write_json(folder / manifest.FILE, content)
+
+
+def _json(path: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+    return value
+
+
+if __name__ == "__main__":
+    cli.run("bundle", main)

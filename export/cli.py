@@ -1,0 +1,40 @@
+"""What every program of the export shares: how it starts, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from absl import app
+
+from export.errors import ExportError
+from third_party.torq.torq_tools import ToolError
+
+
+def run(stage: str, main: Callable[[], None]) -> None:
+    """Runs a program; bad input ends it with one line that names the stage, and status 1."""
+
+    def guarded(arguments: list[str]) -> None:
+        if len(arguments) > 1:
+            raise app.UsageError(f"unknown argument {arguments[1]}")
+        try:
+            main()
+        except (ExportError, ToolError) as error:
+            print(f"{stage}: {error}", file=sys.stderr)
+            sys.exit(1)
+
+    app.run(guarded)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON that is the same for the same value: to a temporary file, then renamed."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", "utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

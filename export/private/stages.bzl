@@ -1,0 +1,210 @@
+"""The stages of an export as rules: each makes one artifact from the one before.
+
+    traced_step(name = "m.traced", checkpoint = "@gemma3_270m//:model.gguf", context = 1024)
+    fused_step(name = "m.fused", step = ":m.traced")
+    bf16_step(name = "m.bf16", step = ":m.fused")
+    torq_program(name = "m.vmfb", step = ":m.bf16")
+    torq_bundle(name = "m", program = ":m.vmfb", checkpoint = …, checkpoint_info = …)
+"""
+
+load("//export/torq:flags.bzl", "TORQ_FLAGS")
+
+StepInfo = provider(
+    "A decode step on its way to the NPU.",
+    fields = {
+        "counts": "dict of string to File: JSON of what each stage so far counted.",
+        "description": "File: JSON of the model, its ports and its tensors.",
+        "module": "File: MLIR bytecode; None once it is compiled.",
+        "program": "File: the compiled program; None before.",
+    },
+)
+
+def _output_groups(info):
+    files = [info.description] + info.counts.values()
+    return OutputGroupInfo(counts = depset(files))
+
+def _providers(file, info):
+    return [DefaultInfo(files = depset([file])), info, _output_groups(info)]
+
+def _traced_step_impl(ctx):
+    module = ctx.actions.declare_file(ctx.label.name + ".mlirbc")
+    description = ctx.actions.declare_file(ctx.label.name + ".json")
+    arguments = ctx.actions.args()
+    arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
+    arguments.add(ctx.attr.context, format = "--context=%s")
+    arguments.add(ctx.attr.head, format = "--head=%s")
+    arguments.add(ctx.attr.quantise, format = "--quantise=%s")
+    arguments.add(ctx.attr.requantise, format = "--requantise=%s")
+    arguments.add(module, format = "--module=%s")
+    arguments.add(description, format = "--description=%s")
+    ctx.actions.run(
+        arguments = [arguments],
+        executable = ctx.executable._trace,
+        inputs = [ctx.file.checkpoint],
+        mnemonic = "TorqTrace",
+        outputs = [module, description],
+        progress_message = "Tracing one decode step of %s" % ctx.label,
+    )
+    return _providers(module, StepInfo(
+        counts = {},
+        description = description,
+        module = module,
+        program = None,
+    ))
+
+traced_step = rule(
+    implementation = _traced_step_impl,
+    attrs = {
+        "checkpoint": attr.label(allow_single_file = [".gguf"], doc = "The GGUF file.", mandatory = True),
+        "context": attr.int(doc = "Positions of the cache.", mandatory = True),
+        "head": attr.string(doc = "Block type of the head; empty: as the projections."),
+        "quantise": attr.string(
+            default = "Q8_0",
+            doc = "Block type for projections whose own type has no packed form.",
+        ),
+        "requantise": attr.string(doc = "Block type that every projection is brought to."),
+        "_trace": attr.label(cfg = "exec", default = "//export/trace", executable = True),
+    },
+    doc = "GGUF to StableHLO, every weight bound as a packed constant.",
+)
+
+def _pass(ctx, pass_name, progress, arguments, inputs):
+    """Runs one pass over the module of ctx.attr.step."""
+    step = ctx.attr.step[StepInfo]
+    module = ctx.actions.declare_file(ctx.label.name + ".mlirbc")
+    counts = ctx.actions.declare_file(ctx.label.name + ".json")
+    arguments.add(pass_name, format = "--pass=%s")
+    arguments.add(step.module, format = "--input=%s")
+    arguments.add(module, format = "--output=%s")
+    arguments.add(counts, format = "--counts=%s")
+    ctx.actions.run(
+        arguments = [arguments],
+        executable = ctx.executable._run_pass,
+        inputs = inputs + [step.module],
+        mnemonic = "TorqPass",
+        outputs = [module, counts],
+        progress_message = progress + " %s" % ctx.label,
+    )
+    return _providers(module, StepInfo(
+        counts = dict(step.counts, **{pass_name: counts}),
+        description = step.description,
+        module = module,
+        program = None,
+    ))
+
+_PASS_ATTRS = {
+    "step": attr.label(doc = "The stage before.", mandatory = True, providers = [StepInfo]),
+    "_run_pass": attr.label(cfg = "exec", default = "//export/passes:run_pass", executable = True),
+}
+
+def _fused_step_impl(ctx):
+    description = ctx.attr.step[StepInfo].description
+    arguments = ctx.actions.args()
+    arguments.add(description, format = "--description=%s")
+    return _pass(ctx, "fuse", "Fusing the block-quantised matmuls of", arguments, [description])
+
+fused_step = rule(
+    implementation = _fused_step_impl,
+    attrs = _PASS_ATTRS,
+    doc = "Puts one block-quantised matmul in the place of dequantise + dot_general.",
+)
+
+def _bf16_step_impl(ctx):
+    return _pass(ctx, "bf16", "Converting to bf16", ctx.actions.args(), [])
+
+bf16_step = rule(
+    implementation = _bf16_step_impl,
+    attrs = _PASS_ATTRS,
+    doc = "Converts the step from float32 to bf16.",
+)
+
+def _torq_program_impl(ctx):
+    step = ctx.attr.step[StepInfo]
+    torq = ctx.toolchains["//third_party/torq:toolchain_type"].torq
+    program = ctx.actions.declare_file(ctx.label.name)
+    counts = ctx.actions.declare_file(ctx.label.name + ".json")
+    timeline = ctx.actions.declare_file(ctx.label.name + ".timeline.csv")
+    arguments = ctx.actions.args()
+    arguments.add(step.module, format = "--module=%s")
+    arguments.add(program, format = "--program=%s")
+    arguments.add(counts, format = "--counts=%s")
+    arguments.add(timeline, format = "--timeline=%s")
+    arguments.add(torq.compiler.dirname, format = "--tools=%s")
+    arguments.add_all(TORQ_FLAGS, format_each = "--flag=%s")
+    ctx.actions.run(
+        arguments = [arguments],
+        executable = ctx.executable._compile,
+        inputs = [step.module],
+        mnemonic = "TorqCompile",
+        outputs = [program, counts, timeline],
+        progress_message = "Compiling %s for SL2610 (minutes for a whole model)" % ctx.label,
+        tools = torq.files,
+    )
+    info = StepInfo(
+        counts = dict(step.counts, compile = counts),
+        description = step.description,
+        module = None,
+        program = program,
+    )
+    return [
+        DefaultInfo(files = depset([program])),
+        info,
+        OutputGroupInfo(counts = _output_groups(info).counts, timeline = depset([timeline])),
+    ]
+
+torq_program = rule(
+    implementation = _torq_program_impl,
+    attrs = {
+        "step": attr.label(doc = "The bf16 stage.", mandatory = True, providers = [StepInfo]),
+        "_compile": attr.label(cfg = "exec", default = "//export/torq:compile", executable = True),
+    },
+    doc = "Compiles the step for the NPU: one dispatch, every projection packed, or an error.",
+    toolchains = ["//third_party/torq:toolchain_type"],
+)
+
+def _torq_bundle_impl(ctx):
+    step = ctx.attr.program[StepInfo]
+    torq = ctx.toolchains["//third_party/torq:toolchain_type"].torq
+    bundle = ctx.actions.declare_directory(ctx.label.name)
+    arguments = ctx.actions.args()
+    arguments.add(ctx.label.name, format = "--name=%s")
+    arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
+    arguments.add(ctx.file.checkpoint_info, format = "--checkpoint_info=%s")
+    arguments.add(step.description, format = "--description=%s")
+    arguments.add(step.program, format = "--program=%s")
+    arguments.add_all(
+        ["%s=%s" % (stage, file.path) for stage, file in step.counts.items()],
+        format_each = "--counts=%s",
+    )
+    arguments.add(torq.version, format = "--torq_version=%s")
+    arguments.add(bundle.path, format = "--bundle=%s")
+    ctx.actions.run(
+        arguments = [arguments],
+        executable = ctx.executable._bundle,
+        inputs = [
+            ctx.file.checkpoint,
+            ctx.file.checkpoint_info,
+            step.description,
+            step.program,
+        ] + step.counts.values(),
+        mnemonic = "TorqBundle",
+        outputs = [bundle],
+        progress_message = "Writing the bundle %s" % ctx.label,
+    )
+    return [DefaultInfo(files = depset([bundle])), step]
+
+torq_bundle = rule(
+    implementation = _torq_bundle_impl,
+    attrs = {
+        "checkpoint": attr.label(allow_single_file = [".gguf"], doc = "The GGUF file.", mandatory = True),
+        "checkpoint_info": attr.label(
+            allow_single_file = [".json"],
+            doc = "Name and licence of the checkpoint.",
+            mandatory = True,
+        ),
+        "program": attr.label(doc = "The compiled step.", mandatory = True, providers = [StepInfo]),
+        "_bundle": attr.label(cfg = "exec", default = "//export/bundle", executable = True),
+    },
+    doc = "A folder with the program, the embedding rows and a manifest.",
+    toolchains = ["//third_party/torq:toolchain_type"],
+)

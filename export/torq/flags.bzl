@@ -1,0 +1,24 @@
+"""The flags of torq-compile 2.3.0 that this workspace builds with, in one place."""
+
+# What every program needs: the target, Torq's own StableHLO pipeline (the plain one makes six
+# dispatches of a step), and an error for whatever would fall back to the host CPU.
+_TARGET = [
+    "--torq-hw=SL2610",
+    "--iree-input-type=stablehlo-torq",
+    "--torq-disable-host",
+]
+
+# Two compilations of one module differ in 12 bytes with threads, and in none without (measured);
+# a whole model takes as long either way, 104 s and 105 s.
+_REPRODUCIBLE = ["--mlir-disable-threading"]
+
+# One Gemma 3 270M layer at past 16, the compiler's timeline: 1,928,763 units without these,
+# 1,366,395 with them, the simulator's results bit-identical (measured).
+_SCHEDULE = [
+    "--torq-prefetch-algorithm=stream-schedule",
+    "--torq-dma-in-mtu=10",
+    "--torq-dma-out-mtu=10",
+    "--torq-prefetch-matmul-tile-budget-percent=50",
+]
+
+TORQ_FLAGS = _TARGET + _REPRODUCIBLE + _SCHEDULE

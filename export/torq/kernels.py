@@ -1,0 +1,64 @@
+"""Which kernels a compiled program runs, by the location of the operation they came from.
+
+torq-compile 2.3.0 prints the whole dispatch once after `torq-outline-nss-programs`. There each
+tile has one descriptor, `@__const_descriptor_slice_program_KERNEL_PROGRAM_TILE`, whose location is
+that of the operation in the input. Counting the descriptors' names counts the tiles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from export.errors import ExportError
+
+MIXED_QUANT_MATMUL = "torq_hl.mixed_quant_matmul"
+
+PRINT_FLAGS = (
+    "--mlir-print-ir-after=torq-outline-nss-programs",
+    "--mlir-print-debuginfo",
+    # Elided, a step's dump is about 2 MB a layer; with its constants it would be gigabytes.
+    "--mlir-elide-elementsattrs-if-larger=16",
+)
+
+_DESCRIPTOR = re.compile(
+    r"get_global @(__const_descriptor_slice_program_([\w.]+?)_\d+_\d+) .*?loc\((.*)\)$",
+    re.MULTILINE,
+)
+_NAME = re.compile(r'"([^"]*)"')
+
+Tiles = dict[str, Counter[str]]
+
+
+def tiles_by_location(dump: str) -> Tiles:
+    """The number of tiles of each kernel, by location; kernels as in "torq_hl.matmul"."""
+    seen: dict[str, tuple[str, str]] = {}
+    for descriptor, kernel, location in _DESCRIPTOR.findall(dump):
+        name = _NAME.search(location)
+        seen[descriptor] = (name[1] if name else location, kernel)
+    tiles: Tiles = {}
+    for location, kernel in seen.values():
+        tiles.setdefault(location, Counter())[kernel] += 1
+    return tiles
+
+
+def check_projections(tiles: Tiles, projections: Iterable[str]) -> dict[str, int]:
+    """The mixed_quant_matmul tiles of each projection, by location.
+
+    Raises ExportError, naming the projections, where one has none, or has tiles of another matmul
+    kernel: its weights would be unpacked, or its generic kernel slow.
+    """
+    counts, wrong = {}, []
+    for location in projections:
+        kernels = tiles.get(location, Counter())
+        counts[location] = kernels[MIXED_QUANT_MATMUL]
+        generic = [k for k in kernels if "matmul" in k and k != MIXED_QUANT_MATMUL]
+        if generic or not counts[location]:
+            wrong.append(f"{location} ({', '.join(generic) or 'no matmul kernel'})")
+    if wrong:
+        raise ExportError(
+            f"{len(wrong)} of {len(counts)} projections did not become {MIXED_QUANT_MATMUL}: "
+            + "; ".join(wrong[:5])
+        )
+    return counts

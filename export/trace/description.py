@@ -1,0 +1,40 @@
+"""What a traced step is, as JSON: the part of the manifest that is known before compilation."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import asdict
+from typing import Any
+
+from export.models.config import DecoderConfig
+from export.trace.ports import input_ports, layer_kinds, output_ports
+from export.trace.weights import Packing, StepWeights
+
+# The dtype of every port, once the bf16 pass has run.
+_DTYPE = "bf16"
+
+
+def describe(
+    config: DecoderConfig, context: int, packing: Packing, weights: StepWeights
+) -> dict[str, Any]:
+    """Model, context, kinds of layers, ports in order, and what became of each tensor."""
+    return {
+        "model": asdict(config),
+        "context": context,
+        "packing": asdict(packing),
+        "layer_kinds": [asdict(kind) for kind in layer_kinds(config, context)],
+        "layers": [
+            "Sliding" if config.is_sliding(layer) else "Global" for layer in range(config.layers)
+        ],
+        "inputs": [_port(port.name, port.shape) for port in input_ports(config, context)],
+        "outputs": [_port(port.name, port.shape) for port in output_ports(config)],
+        "tensors": [asdict(record) for record in weights.records],
+        "fusions": weights.projections,
+        "tools": {
+            name: importlib.metadata.version(name) for name in ("gguf", "jax", "jaxlib", "numpy")
+        },
+    }
+
+
+def _port(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"name": name, "shape": list(shape), "dtype": _DTYPE}

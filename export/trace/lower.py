@@ -1,0 +1,148 @@
+"""Traces a decoder's step with JAX to StableHLO, every weight bound as a constant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jaxlib.mlir import ir
+
+from export.errors import ExportError
+from export.models import decoder
+from export.models.config import DecoderConfig
+from export.trace.ports import Port, input_ports, output_ports, step_arguments, step_results
+from export.trace.weights import StepWeights
+
+# Locations say layer and operation; a source line would make the bytes depend on the checkout.
+jax.config.update("jax_traceback_in_locations_limit", 0)
+
+# The attribute that carries a port's name on its argument or result.
+PORT = "torq.port"
+
+
+def trace(config: DecoderConfig, context: int, weights: StepWeights) -> ir.Module:
+    """The step as a StableHLO module: one function `main`, float32, ports in contract order.
+
+    Weights are `stablehlo.constant`s of dense elements: torq-compile 2.3.0 aborts on a resource
+    that feeds its quantised matmul. Each is named by its location, `weight/TENSOR.PART.FIELD`.
+
+    Raises ExportError where a port is not used, so that the result would not depend on it.
+    """
+    inputs, outputs = input_ports(config, context), output_ports(config)
+    leaves, tree = jax.tree.flatten(weights.weights)
+    names = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(weights.weights)]
+
+    def step(*arguments: jax.Array) -> list[jax.Array]:
+        values = dict(zip((port.name for port in inputs), arguments, strict=False))
+        bound = jax.tree.unflatten(tree, arguments[len(inputs) :])
+        return step_results(decoder.step(config, bound, *step_arguments(config, values)))
+
+    module = _lowered(step, inputs, leaves)
+    with module.context, ir.Location.unknown():
+        _bind(module, inputs, outputs, leaves, [_weight_name(name) for name in names])
+        module.operation.verify()
+    return module
+
+
+def _lowered(
+    step: Callable[..., list[jax.Array]], inputs: Sequence[Port], leaves: Sequence[np.ndarray]
+) -> ir.Module:
+    """The function with its weights still as arguments: tracing then takes no time or memory."""
+    arguments = [jax.ShapeDtypeStruct(port.shape, jnp.float32) for port in inputs]
+    arguments += [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    return jax.jit(step, keep_unused=True).lower(*arguments).compiler_ir("stablehlo")
+
+
+def _weight_name(path: str) -> str:
+    """`['blk.0.attn_q.weight'][0].scale` to `weight/blk.0.attn_q.weight.0.scale`."""
+    return "weight/" + path.replace("['", "").replace("']", "").replace("[", ".").replace("]", "")
+
+
+def _bind(
+    module: ir.Module,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    leaves: Sequence[np.ndarray],
+    names: Sequence[str],
+) -> None:
+    """Puts in the function's place one whose arguments are the named ports alone."""
+    traced = [op for op in module.body.operations if op.operation.name == "func.func"]
+    if len(traced) != 1:
+        raise ExportError(f"the trace has {len(traced)} functions; one was expected")
+    function = traced[0].operation
+    body = function.regions[0].blocks[0]
+    signature = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    types = [argument.type for argument in body.arguments][: len(inputs)]
+    bound = ir.Operation.create(
+        "func.func",
+        attributes={
+            "sym_name": ir.StringAttr.get("main"),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, signature.results)),
+            "arg_attrs": _port_attributes(inputs),
+            "res_attrs": _port_attributes(outputs),
+        },
+        regions=1,
+        loc=ir.Location.unknown(),
+        ip=ir.InsertionPoint(module.body),
+    )
+    locations = [ir.Location.name(port.name) for port in inputs]
+    block = ir.Block.create_at_start(bound.regions[0], types, locations)
+    values = list(block.arguments)
+    for leaf, name in zip(leaves, names, strict=True):
+        values.append(_constant(leaf, name, block))
+    for old, new, port in zip(body.arguments, values, [*inputs, *names], strict=True):
+        if not any(True for _ in old.uses):
+            name = port.name if isinstance(port, Port) else port
+            raise ExportError(f"the step does not use {name}; its result would not depend on it")
+        old.replace_all_uses_with(new)
+    for operation in list(body.operations):
+        block.append(operation)
+    function.erase()
+    for name in list(module.operation.attributes):
+        del module.operation.attributes[name if isinstance(name, str) else name.name]
+    module.operation.attributes["sym_name"] = ir.StringAttr.get("step")
+
+
+def _port_attributes(ports: Sequence[Port]) -> ir.Attribute:
+    return ir.ArrayAttr.get(
+        [ir.DictAttr.get({PORT: ir.StringAttr.get(port.name)}) for port in ports]
+    )
+
+
+def _constant(values: np.ndarray, name: str, block: ir.Block) -> ir.Value:
+    """A `stablehlo.constant` at the end of the block."""
+    raw = np.ascontiguousarray(values)
+    if values.dtype == ml_dtypes.bfloat16:
+        attribute = ir.DenseElementsAttr.get(
+            raw.view(np.uint16), type=ir.BF16Type.get(), shape=values.shape
+        )
+    elif values.dtype == ml_dtypes.int4:
+        # MLIR keeps one i4 a byte in memory.
+        attribute = ir.DenseElementsAttr.get(
+            raw.view(np.int8), type=ir.IntegerType.get_signless(4), shape=values.shape
+        )
+    else:
+        attribute = ir.DenseElementsAttr.get(raw)
+    return ir.Operation.create(
+        "stablehlo.constant",
+        results=[attribute.type],
+        attributes={"value": attribute},
+        loc=ir.Location.name(name),
+        ip=ir.InsertionPoint(block),
+    ).results[0]
+
+
+def write_bytecode(module: ir.Module, path: Path) -> None:
+    """Writes the module as MLIR bytecode: to a temporary file, then renamed."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            module.operation.write_bytecode(file)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

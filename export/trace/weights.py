@@ -1,0 +1,170 @@
+"""A checkpoint's weights as the step takes them: packed for a trace, or dense as a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from export.errors import ExportError
+from export.gguf import blocks
+from export.gguf.blocks import PackedMatrix
+from export.gguf.reader import GgufFile, Tensor
+from export.models.config import DecoderConfig
+from export.models.decoder import Projection
+
+# Above this many columns torq-compile's time grows faster than the matrix (measured: 65,536
+# columns of k = 640 take 9 s, 262,144 take 348 s), so wider matrices are split by columns.
+MAX_COLUMNS = 65_536
+
+HEAD = "output.weight"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """How matrices become packed blocks.
+
+    requantise: a block type that every projection is brought to; "" keeps the file's blocks.
+    quantise: the block type for projections whose own type has no packed form.
+    head: a block type for the head alone; "" treats it like the projections.
+    """
+
+    requantise: str = ""
+    quantise: str = "Q8_0"
+    head: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorRecord:
+    """What became of one tensor of the file, for the manifest.
+
+    packed_type differs from file_type where values were quantised here; it is None for a tensor
+    that stays dense.
+    """
+
+    name: str
+    file_type: str
+    packed_type: str | None
+    shape: tuple[int, ...]
+    parts: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class StepWeights:
+    """Everything a step multiplies by, by GGUF tensor name, and what became of each tensor.
+
+    A projection is a tuple of its parts by columns, mostly one; a norm is float32 [size].
+    """
+
+    weights: dict[str, tuple[Projection, ...] | np.ndarray]
+    records: tuple[TensorRecord, ...]
+
+    @property
+    def projections(self) -> int:
+        """The number of matrices, however many parts they have."""
+        return sum(isinstance(weight, tuple) for weight in self.weights.values())
+
+
+def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> StepWeights:
+    """The weights as the NPU holds them: the file's blocks, scales and zero points in bf16.
+
+    Raises ExportError, naming the tensor, for one that is missing, of another shape than the
+    hyperparameters say, or without a packed form; and for tensors that the step does not know.
+    """
+    weights: dict[str, tuple[Projection, ...] | np.ndarray] = {}
+    records = []
+    for name, tensor in _matrices(gguf, config):
+        requantise = packing.head if name == HEAD and packing.head else packing.requantise
+        matrix = blocks.pack(tensor, requantise, packing.quantise)
+        parts = _projections(matrix)
+        weights[name] = parts
+        records.append(
+            TensorRecord(
+                name=tensor.name,
+                file_type=matrix.file_type,
+                packed_type=matrix.packed_type,
+                shape=matrix.shape,
+                parts=len(parts),
+            )
+        )
+    for name, tensor in _norms(gguf, config):
+        weights[name] = _norm(name, tensor, config)
+        records.append(
+            TensorRecord(
+                name=name, file_type=tensor.type.name, packed_type=None, shape=tensor.shape
+            )
+        )
+    _refuse_unknown(gguf, weights)
+    return StepWeights(weights, tuple(records))
+
+
+def dense_weights(gguf: GgufFile, config: DecoderConfig) -> dict[str, np.ndarray]:
+    """The reference: every matrix dequantised, float32 [k, n], and every norm, float32 [size]."""
+    weights = {name: blocks.dense(tensor).T for name, tensor in _matrices(gguf, config)}
+    weights.update({name: _norm(name, tensor, config) for name, tensor in _norms(gguf, config)})
+    return weights
+
+
+def _matrices(gguf: GgufFile, config: DecoderConfig) -> Iterator[tuple[str, Tensor]]:
+    """Every matrix by the step's name for it, its shape checked; the head is the last."""
+    for layer in range(config.layers):
+        for name, shape in config.matrix_shapes(layer).items():
+            yield name, _checked(gguf.tensor(name), shape)
+    head = HEAD if HEAD in gguf.tensors else "token_embd.weight"
+    yield HEAD, _checked(gguf.tensor(head), (config.vocabulary, config.hidden_size))
+
+
+def _norms(gguf: GgufFile, config: DecoderConfig) -> Iterator[tuple[str, Tensor]]:
+    for layer in range(config.layers):
+        for name, size in config.norm_sizes(layer).items():
+            yield name, _checked(gguf.tensor(name), (size,))
+    yield "output_norm.weight", _checked(gguf.tensor("output_norm.weight"), (config.hidden_size,))
+
+
+def _checked(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tensor.shape != shape:
+        raise ExportError(
+            f"{tensor.name}: shape {tensor.shape}; {shape} was expected from the hyperparameters"
+        )
+    return tensor
+
+
+def _norm(name: str, tensor: Tensor, config: DecoderConfig) -> np.ndarray:
+    """A norm's weight; the query norm's carries the query scale, one multiplication fewer."""
+    scale = config.query_scale if name.endswith("attn_q_norm.weight") else 1.0
+    return blocks.dense(tensor) * np.float32(scale)
+
+
+def _projections(matrix: PackedMatrix) -> tuple[Projection, ...]:
+    """The matrix in the NPU's layout, [k / block, block, n], split by columns where it is wide."""
+    integer = ml_dtypes.int4 if matrix.bits == 4 else np.int8
+    count = -(-matrix.shape[0] // MAX_COLUMNS)
+    parts = []
+    for rows in np.array_split(np.arange(matrix.shape[0]), count):
+        part = slice(rows[0], rows[-1] + 1)
+        zero_point = None
+        if matrix.zero_point is not None:
+            zero_point = _per_block(matrix.zero_point[part])
+        q = np.ascontiguousarray(matrix.q[part].transpose(1, 2, 0)).astype(integer, copy=False)
+        parts.append(Projection(q, _per_block(matrix.scale[part]), zero_point))
+    return tuple(parts)
+
+
+def _per_block(values: np.ndarray) -> np.ndarray:
+    """float32 [n, k / block] to bf16 [k / block, 1, n]."""
+    return np.ascontiguousarray(values.T[:, None]).astype(ml_dtypes.bfloat16)
+
+
+def _refuse_unknown(gguf: GgufFile, weights: dict[str, object]) -> None:
+    unknown = [
+        name
+        for name in gguf.tensors
+        if name not in weights and name not in ("token_embd.weight", "rope_freqs.weight")
+    ]
+    if unknown:
+        raise ExportError(
+            f"{gguf.path}: the step does not know {len(unknown)} tensors of this file, such as "
+            f"{unknown[0]}; the model would be wrong without them"
+        )

@@ -1,0 +1,150 @@
+"""Writes toy Gemma 3 checkpoints: real GGUF files of a few thousand weights, made by code.
+
+llama.cpp loads them, so they can be compared with it. Every size is a choice, and every matrix can
+be of any block type: those that gguf cannot quantise to are filled with random valid blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from gguf import GGUFWriter, quants
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, TokenType
+
+# Where the f16 scales lie in the blocks that are filled at random.
+_HALF_OFFSETS = {
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "IQ4_NL": (0,),
+}
+_BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
+_CONTROL_TOKENS = ["<pad>", "<eos>", "<bos>", "<unk>"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy:
+    """A toy checkpoint.
+
+    types: the type of a matrix by the name of its tensor's last part, such as "ffn_up", or by its
+    whole name; `default_type` for the others.
+    written_keys: False leaves out the keys that real files leave out too.
+    """
+
+    layers: int = 2
+    hidden_size: int = 64
+    ffn_size: int = 96
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 32
+    vocabulary: int = 288
+    context_length: int = 1024
+    window: int = 4
+    pattern: int = 2
+    rope_base: float = 1_000_000.0
+    rope_base_sliding: float = 10_000.0
+    written_keys: bool = True
+    default_type: str = "F32"
+    types: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+
+    def write(self, path: Path) -> Path:
+        """Writes the file; returns its path."""
+        writer = GGUFWriter(path, "gemma3")
+        self._write_metadata(writer)
+        self._write_vocabulary(writer)
+        random = np.random.default_rng(self.seed)
+        for name, shape in self._shapes().items():
+            if len(shape) == 1:
+                values = 1 + 0.2 * random.standard_normal(shape)
+                writer.add_tensor(name, values.astype(np.float32))
+            else:
+                self._write_matrix(writer, name, shape, random)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path
+
+    def _write_metadata(self, writer: GGUFWriter) -> None:
+        writer.add_context_length(self.context_length)
+        writer.add_embedding_length(self.hidden_size)
+        writer.add_block_count(self.layers)
+        writer.add_feed_forward_length(self.ffn_size)
+        writer.add_head_count(self.heads)
+        writer.add_head_count_kv(self.kv_heads)
+        writer.add_key_length(self.head_dim)
+        writer.add_value_length(self.head_dim)
+        writer.add_layer_norm_rms_eps(1e-6)
+        writer.add_rope_freq_base(self.rope_base)
+        writer.add_sliding_window(self.window)
+        if self.written_keys:
+            writer.add_uint32("gemma3.attention.sliding_window_pattern", self.pattern)
+            writer.add_float32("gemma3.rope.freq_base_swa", self.rope_base_sliding)
+
+    def _write_vocabulary(self, writer: GGUFWriter) -> None:
+        words = [f"▁w{index}" for index in range(self.vocabulary - 260)]
+        tokens = [*_CONTROL_TOKENS, *_BYTE_TOKENS, *words]
+        kinds = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * 256
+        kinds += [TokenType.NORMAL] * len(words)
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(tokens)
+        writer.add_token_scores([-float(index) for index in range(len(tokens))])
+        writer.add_token_types(kinds)
+        writer.add_bos_token_id(2)
+        writer.add_eos_token_id(1)
+        writer.add_unk_token_id(3)
+        writer.add_pad_token_id(0)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        hidden, ffn = self.hidden_size, self.ffn_size
+        shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (self.vocabulary, hidden)}
+        for layer in range(self.layers):
+            block: dict[str, tuple[int, ...]] = {
+                "attn_norm": (hidden,),
+                "attn_q": (q, hidden),
+                "attn_k": (kv, hidden),
+                "attn_v": (kv, hidden),
+                "attn_q_norm": (self.head_dim,),
+                "attn_k_norm": (self.head_dim,),
+                "attn_output": (hidden, q),
+                "post_attention_norm": (hidden,),
+                "ffn_norm": (hidden,),
+                "ffn_gate": (ffn, hidden),
+                "ffn_up": (ffn, hidden),
+                "ffn_down": (hidden, ffn),
+                "post_ffw_norm": (hidden,),
+            }
+            shapes.update({f"blk.{layer}.{name}.weight": shape for name, shape in block.items()})
+        return shapes | {"output_norm.weight": (hidden,)}
+
+    def _write_matrix(
+        self, writer: GGUFWriter, name: str, shape: tuple[int, ...], random: np.random.Generator
+    ) -> None:
+        part = name.removesuffix(".weight").split(".")[-1]
+        kind = GGMLQuantizationType[self.types.get(name, self.types.get(part, self.default_type))]
+        values = (random.standard_normal(shape) * shape[-1] ** -0.5).astype(np.float32)
+        if kind.name in _HALF_OFFSETS:
+            data = random_blocks(kind.name, shape, random)
+        else:
+            data = quants.quantize(values, kind)
+        writer.add_tensor(name, data, raw_dtype=kind)
+
+
+def random_blocks(
+    type_name: str, shape: tuple[int, ...], random: np.random.Generator
+) -> np.ndarray:
+    """uint8 [rows, row bytes] of random blocks whose scales are finite and small."""
+    block_size, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[type_name]]
+    count = int(np.prod(shape)) // block_size
+    raw = random.integers(0, 256, (count, block_bytes), dtype=np.uint8)
+    for offset in _HALF_OFFSETS[type_name]:
+        scale = (random.random(count) * 0.002 + 0.0005).astype(np.float16)
+        raw[:, offset : offset + 2] = scale[:, None].view(np.uint8)
+    return raw.reshape(shape[0], -1)

@@ -1,0 +1,145 @@
+"""Runs the programs of a Torq release from Python: the compiler and the simulator."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+_ELEMENTS = {
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+    np.dtype(np.float32): "f32",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.int8): "i8",
+}
+
+# torq-compile warns twice for every tile size that it tries; that is no news to anyone.
+_NOISE = ("can't compute producers tile size", "see current operation", "called from")
+
+
+class ToolError(RuntimeError):
+    """A program of the release failed; the message has its own words and its command line."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Shape and dtype of a result."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@dataclass(frozen=True)
+class TorqTools:
+    """The programs in one folder (the toolchain's `bin`)."""
+
+    folder: Path
+
+    def version(self) -> str:
+        """What torq-compile says of itself."""
+        return self._run("torq-compile", ["--version"], timeout=60).stdout
+
+    def compile(self, arguments: Sequence[str], timeout: float) -> str:
+        """Runs torq-compile; returns what it wrote to stderr.
+
+        timeout: seconds. Raises ToolError where it fails or takes longer.
+        """
+        return self._run("torq-compile", arguments, timeout).stderr
+
+    def iree_compile(self, arguments: Sequence[str], timeout: float) -> None:
+        """Runs iree-compile, for programs on the CPU, under the same rules."""
+        self._run("iree-compile", arguments, timeout)
+
+    def dispatches(self, program: Path) -> list[str]:
+        """The names of the dispatches in a compiled program."""
+        with tempfile.TemporaryDirectory() as scratch:
+            dump = Path(scratch) / "dispatches.json"
+            arguments = [f"--module={program}", "--device=torq", f"--dump_dispatches={dump}"]
+            self._run("torq-run-module", arguments, timeout=600)
+            return [dispatch["name"] for dispatch in json.loads(dump.read_text())["dispatches"]]
+
+    def simulate(
+        self,
+        program: Path,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[Output],
+        timeout: float,
+    ) -> list[np.ndarray]:
+        """Runs `main` of a compiled program once in the simulator.
+
+        timeout: seconds. Raises ToolError where it fails, takes longer, or leaves a result of
+        another size than its Output says.
+        """
+        return self._call("torq-run-module", "torq", program, inputs, outputs, timeout)
+
+    def run_on_cpu(
+        self,
+        program: Path,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[Output],
+        timeout: float,
+    ) -> list[np.ndarray]:
+        """Runs `main` of a program that iree-compile made, under the same rules."""
+        return self._call("iree-run-module", "local-sync", program, inputs, outputs, timeout)
+
+    def _call(
+        self,
+        runner: str,
+        device: str,
+        program: Path,
+        inputs: Sequence[np.ndarray],
+        outputs: Sequence[Output],
+        timeout: float,
+    ) -> list[np.ndarray]:
+        with tempfile.TemporaryDirectory() as scratch:
+            arguments = [f"--module={program}", f"--device={device}", "--function=main"]
+            for index, value in enumerate(inputs):
+                file = Path(scratch) / f"input{index}.bin"
+                file.write_bytes(np.ascontiguousarray(value).tobytes())
+                kind = "x".join([*map(str, value.shape), _ELEMENTS[value.dtype]])
+                arguments.append(f"--input={kind}=@{file}")
+            files = [Path(scratch) / f"output{index}.bin" for index in range(len(outputs))]
+            arguments += [f"--output=@{file}" for file in files]
+            self._run(runner, arguments, timeout)
+            return [_result(file, output) for file, output in zip(files, outputs, strict=True)]
+
+    def _run(
+        self, program: str, arguments: Sequence[str], timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        command = [str(self.folder / program), *arguments]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=timeout
+            )
+        except subprocess.TimeoutExpired:
+            raise ToolError(
+                f"{program} took longer than {timeout:g} s; the command was: {shlex.join(command)}"
+            ) from None
+        except OSError as error:
+            raise ToolError(f"{command[0]} cannot be started: {error}") from None
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if not _is_noise(line)]
+            raise ToolError(
+                f"{program} ended with status {done.returncode}:\n" + "\n".join(lines[:40]) +
+                f"\nthe command was: {shlex.join(command)}"
+            )
+        return done
+
+
+def _is_noise(line: str) -> bool:
+    return any(noise in line for noise in _NOISE)
+
+
+def _result(file: Path, output: Output) -> np.ndarray:
+    raw = file.read_bytes()
+    wanted = int(np.prod(output.shape)) * output.dtype.itemsize
+    if len(raw) != wanted:
+        raise ToolError(f"a result of {len(raw)} bytes where {output} has {wanted}")
+    return np.frombuffer(raw, output.dtype).reshape(output.shape)
