@@ -9,6 +9,7 @@
     )
 """
 
+load("//tools/report:report.bzl", "GEMMA_PROMPT", "step_report")
 load(
     "//export/private:stages.bzl",
     "bf16_step",
@@ -27,11 +28,12 @@ def torq_decoder(
         quantise = "Q8_0",
         gguf = None,
         checkpoint_info = None,
+        report_tokens = GEMMA_PROMPT,
         **kwargs):
     """Makes one label for each artifact of an export.
 
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
-    `:NAME.vmfb` are the stages before it.
+    `:NAME.vmfb` are the stages before it; `:NAME.report` compares it with float32.
 
     Args:
       name: the bundle's name.
@@ -42,6 +44,7 @@ def torq_decoder(
       quantise: block type for projections whose own type has no packed form (floats, IQ types).
       gguf: a GGUF file in place of the checkpoint's.
       checkpoint_info: with gguf: JSON of the file's "name" and "licence".
+      report_tokens: token ids that the report runs, the last one in the simulator.
       **kwargs: tags, visibility and the like, for every label.
     """
     gguf = gguf or "@%s//:model.gguf" % checkpoint
@@ -80,5 +83,12 @@ def torq_decoder(
         checkpoint = gguf,
         checkpoint_info = checkpoint_info,
         program = name + ".vmfb",
+        **kwargs
+    )
+    step_report(
+        name = name + ".report",
+        bundle = name,
+        checkpoint = gguf,
+        tokens = report_tokens,
         **kwargs
     )

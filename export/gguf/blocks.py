@@ -141,7 +141,9 @@ def _unpacked(
 ) -> PackedMatrix:
     bits, read = _FORMATS[kind]
     _, block_bytes = GGML_QUANT_SIZES[kind]
-    blocks = read(np.ascontiguousarray(data).reshape(-1, block_bytes))
+    # A scale that is not finite is found below, where the block can be named.
+    with np.errstate(invalid="ignore"):
+        blocks = read(np.ascontiguousarray(data).reshape(-1, block_bytes))
     n, block_size = shape[0], blocks.q.shape[-1]
     q = blocks.q.astype(np.int8, copy=False).reshape(n, -1, block_size)
     scale = blocks.scale.reshape(n, -1)

@@ -7,6 +7,7 @@ disappear, and anything the pass does not know is refused with its location.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -15,6 +16,9 @@ from iree.compiler import ir
 
 from export.errors import ExportError
 from export.passes import ir as passes_ir
+
+
+_WIDE = re.compile(r"(?<!b)f(16|32|64)(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,9 @@ class Bf16Counts:
 
 def round_to_bf16(values: np.ndarray) -> np.ndarray:
     """f32 to bf16: round to nearest, ties to even; NaN stays NaN; beyond the largest, infinity."""
-    return np.asarray(values, np.float32).astype(ml_dtypes.bfloat16)
+    # numpy warns of every NaN that it casts, though it keeps it.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values, np.float32).astype(ml_dtypes.bfloat16)
 
 
 def to_bf16(module: ir.Module) -> Bf16Counts:
@@ -109,20 +115,24 @@ def _drop_identity(operation: ir.Operation) -> bool:
 
 
 def _refuse_wide(module: ir.Module) -> None:
-    """Raises where an f32 or f64 is left in a value's type or in an attribute."""
-    for operation in passes_ir.operations(module):
-        for value in _values(operation):
-            if isinstance(value.type, ir.RankedTensorType) and isinstance(
-                value.type.element_type, ir.F32Type | ir.F64Type
-            ):
-                raise ExportError(
-                    f"bf16: {passes_ir.where(operation)} still has a value of type {value.type}; "
-                    "Torq takes bf16 and integers"
-                )
+    """Raises where a float other than bf16 is left in a value's type or in an attribute."""
+    operations = list(passes_ir.operations(module))
+    for operation in operations:
+        for value in operation.results:
+            _refuse_type(operation, value.type)
         for name in operation.attributes:
             attribute = operation.attributes[name]
-            if isinstance(attribute, ir.FloatAttr) and not isinstance(attribute.type, ir.BF16Type):
-                raise ExportError(
-                    f"bf16: {passes_ir.where(operation)} has a {attribute.type} attribute; "
-                    "Torq takes bf16 and integers"
-                )
+            if isinstance(attribute, ir.FloatAttr | ir.DenseElementsAttr):
+                _refuse_type(operation, attribute.type)
+    # Operations first: their location says more than that of the function around them.
+    for operation in operations:
+        for value in _values(operation):
+            _refuse_type(operation, value.type)
+
+
+def _refuse_type(operation: ir.Operation, type_: ir.Type) -> None:
+    if _WIDE.search(str(type_)):
+        raise ExportError(
+            f"bf16: {passes_ir.where(operation)} still has a value of type {type_}; Torq takes "
+            "bf16 and integers"
+        )

@@ -1,8 +1,8 @@
 """Which kernels a compiled program runs, by the location of the operation they came from.
 
 torq-compile 2.3.0 prints the whole dispatch once after `torq-outline-nss-programs`. There each
-tile has one descriptor, `@__const_descriptor_slice_program_KERNEL_PROGRAM_TILE`, whose location is
-that of the operation in the input. Counting the descriptors' names counts the tiles.
+tile has one `torq_hl.descriptor "slice_program_KERNEL_NUMBER"`, whose location is that of the
+operation in the input; their number is that of the program starts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ PRINT_FLAGS = (
     "--mlir-elide-elementsattrs-if-larger=16",
 )
 
-_DESCRIPTOR = re.compile(
-    r"get_global @(__const_descriptor_slice_program_([\w.]+?)_\d+_\d+) .*?loc\((.*)\)$",
-    re.MULTILINE,
-)
+_DESCRIPTOR = re.compile(r'torq_hl\.descriptor "slice_program_([\w.]+)_\d+".* loc\((.*)\)$')
 _NAME = re.compile(r'"([^"]*)"')
 
 Tiles = dict[str, Counter[str]]
@@ -33,13 +30,12 @@ Tiles = dict[str, Counter[str]]
 
 def tiles_by_location(dump: str) -> Tiles:
     """The number of tiles of each kernel, by location; kernels as in "torq_hl.matmul"."""
-    seen: dict[str, tuple[str, str]] = {}
-    for descriptor, kernel, location in _DESCRIPTOR.findall(dump):
-        name = _NAME.search(location)
-        seen[descriptor] = (name[1] if name else location, kernel)
     tiles: Tiles = {}
-    for location, kernel in seen.values():
-        tiles.setdefault(location, Counter())[kernel] += 1
+    for line in dump.splitlines():
+        if match := _DESCRIPTOR.search(line):
+            kernel, location = match.groups()
+            name = _NAME.search(location)
+            tiles.setdefault(name[1] if name else location, Counter())[kernel] += 1
     return tiles
 
 

@@ -18,6 +18,9 @@ from export.models.config import DecoderConfig
 from export.trace.ports import Port, input_ports, output_ports, step_arguments, step_results
 from export.trace.weights import StepWeights
 
+# Tracing needs no accelerator, and must not look for one.
+jax.config.update("jax_platforms", "cpu")
+
 # Locations say layer and operation; a source line would make the bytes depend on the checkout.
 jax.config.update("jax_traceback_in_locations_limit", 0)
 

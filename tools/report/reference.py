@@ -1,0 +1,72 @@
+"""The float32 reference: a checkpoint's own step in JAX, token after token, with its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import jax
+import numpy as np
+
+from export.gguf import blocks
+from export.gguf.reader import GgufFile
+from export.models import decoder
+from export.models.config import DecoderConfig
+from export.trace import ports
+from runtime.positions import LayerKind
+
+
+class ReferenceDecoder:
+    """Runs a decoder's step in float32, from position 0 on.
+
+    weights: as `decoder.step` takes them, dense or packed.
+    context: positions of the cache.
+    """
+
+    def __init__(
+        self, gguf: GgufFile, config: DecoderConfig, weights: decoder.Weights, context: int
+    ) -> None:
+        self.config, self.position = config, 0
+        self.inputs = ports.input_ports(config, context)
+        self.outputs = ports.output_ports(config)
+        kinds = [LayerKind(**asdict(kind)) for kind in ports.layer_kinds(config, context)]
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._cache = {
+            port.name: np.zeros(port.shape, np.float32)
+            for port in self.inputs
+            if port.name.startswith("l")
+        }
+        embedding = gguf.tensor("token_embd.weight")
+        self._embedding = blocks.dense(embedding) * np.float32(config.embedding_scale)
+        self._weights = jax.device_put(weights)
+        self._step = jax.jit(self._results)
+
+    def _results(
+        self, weights: decoder.Weights, values: Mapping[str, jax.Array]
+    ) -> Sequence[jax.Array]:
+        arguments = ports.step_arguments(self.config, values)
+        return ports.step_results(decoder.step(self.config, weights, *arguments))
+
+    def port_values(self, token: int) -> dict[str, np.ndarray]:
+        """The step's arguments for a token at the current position, by port, in contract order."""
+        values = dict(self._cache)
+        values["embedded"] = self._embedding[token][None, None]
+        for name, kind in self._kinds.items():
+            values[f"cos{name}"], values[f"sin{name}"] = kind.rope(self.position)
+            values[f"mask{name}"] = kind.mask(self.position)
+        return {port.name: values[port.name] for port in self.inputs}
+
+    def step(self, token: int) -> dict[str, np.ndarray]:
+        """Runs one token, writes its K and V to the cache; returns the results by port."""
+        results = self._step(self._weights, self.port_values(token))
+        named = {
+            port.name: np.asarray(value)
+            for port, value in zip(self.outputs, results, strict=True)
+        }
+        for layer in range(self.config.layers):
+            kind = self._kinds["Sliding" if self.config.is_sliding(layer) else "Global"]
+            slot = kind.slot(self.position)
+            self._cache[f"l{layer}.k"][:, :, slot] = named[f"l{layer}.kRow"][:, :, 0]
+            self._cache[f"l{layer}.v"][:, slot] = named[f"l{layer}.vRow"][:, 0]
+        self.position += 1
+        return named
