@@ -145,6 +145,11 @@ def _unpacked(
     with np.errstate(invalid="ignore"):
         blocks = read(np.ascontiguousarray(data).reshape(-1, block_bytes))
     n, block_size = shape[0], blocks.q.shape[-1]
+    if shape[1] == block_size:
+        raise ExportError(
+            f"{name}: rows of one block of {block_size} values; torq-compile 2.3.0 takes its generic "
+            "kernel for fewer than two blocks (measured)"
+        )
     q = blocks.q.astype(np.int8, copy=False).reshape(n, -1, block_size)
     scale = blocks.scale.reshape(n, -1)
     minimum = None if blocks.minimum is None else blocks.minimum.reshape(n, -1)

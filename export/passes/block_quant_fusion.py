@@ -4,15 +4,16 @@ A packed projection leaves the trace as
 
     convert(q) [- broadcast(zero_point)] * broadcast(scale) -> reshape [k, n] -> dot_general(x, .)
 
-and becomes one `stablehlo.composite "torq.block_quant_matmul"` of x and the packed constants. Its
-decomposition is a private function with the very same operations, so any StableHLO consumer can
-run the fused module; `torq_lowering` puts Torq's form in the composite's place. A matrix that is
-split by columns (the head) is one composite of several parts.
+and becomes one call, with x and the packed constants, of a private function that holds the very
+same operations and is marked `torq.block_quant_matmul`. Any StableHLO compiler can run the fused
+module (a `stablehlo.composite` would say the same, but iree-compile 3.11 refuses it);
+`torq_lowering` puts Torq's form in the call's place. A matrix that is split by columns (the head)
+is one call with several parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from iree.compiler import ir
@@ -20,14 +21,15 @@ from iree.compiler import ir
 from export.errors import ExportError
 from export.passes import ir as passes_ir
 
-COMPOSITE = "torq.block_quant_matmul"
+# The attribute that marks a fused function: a dictionary of block_size and parts.
+FUSED = "torq.block_quant_matmul"
 
 
 @dataclass(frozen=True)
 class FusionCounts:
     """What the pass did.
 
-    fused: composites made, one a projection.
+    fused: calls made, one a projection.
     parts: matmuls in them; more than `fused` where a matrix is split by columns.
     """
 
@@ -64,9 +66,9 @@ def fuse(module: ir.Module, expected: int) -> FusionCounts:
         if operation.name == "stablehlo.dot_general" and (part := _match(operation)):
             parts[operation] = part
     groups = _group(list(parts.values()))
-    decompositions: dict[str, str] = {}
+    functions: dict[str, str] = {}
     for group, root in groups:
-        _replace(module, group, root, decompositions)
+        _replace(module, group, root, functions)
     counts = FusionCounts(fused=len(groups), parts=len(parts))
     if counts.fused != expected:
         raise ExportError(
@@ -165,46 +167,41 @@ def _group(parts: Sequence[_Part]) -> list[tuple[list[_Part], ir.Operation]]:
 
 
 def _replace(
-    module: ir.Module, group: list[_Part], root: ir.Operation, decompositions: dict[str, str]
+    module: ir.Module, group: list[_Part], root: ir.Operation, functions: dict[str, str]
 ) -> None:
-    """Puts the composite where `root` stood, and erases what it replaces."""
+    """Puts the call where `root` stood, and erases what it replaces."""
     operands = [group[0].x, *(value for part in group for value in part.packed)]
     chain = [operation for part in group for operation in part.chain]
     chain += [] if root == group[0].dot else [root]
     result_type = root.results[0].type
-    signature = str([str(value.type) for value in operands] + [str(result_type)])
-    if signature not in decompositions:
-        name = f"block_quant_matmul.{len(decompositions)}"
-        _decompose(module, name, operands, chain)
-        decompositions[signature] = name
     block_size = ir.RankedTensorType(group[0].packed[0].type).shape[1]
-    i64 = ir.IntegerType.get_signless(64)
-    attributes = {
-        "name": ir.StringAttr.get(COMPOSITE),
-        "composite_attributes": ir.DictAttr.get(
+    signature = str([block_size, len(group), *(str(value.type) for value in operands)])
+    if signature not in functions:
+        functions[signature] = f"block_quant_matmul.{len(functions)}"
+        function = _outline(module, functions[signature], operands, chain)
+        i64 = ir.IntegerType.get_signless(64)
+        function.attributes[FUSED] = ir.DictAttr.get(
             {
                 "block_size": ir.IntegerAttr.get(i64, block_size),
                 "parts": ir.IntegerAttr.get(i64, len(group)),
             }
-        ),
-        "decomposition": ir.FlatSymbolRefAttr.get(decompositions[signature]),
-    }
-    composite = ir.Operation.create(
-        "stablehlo.composite",
+        )
+    call = ir.Operation.create(
+        "func.call",
         results=[result_type],
         operands=operands,
-        attributes=attributes,
+        attributes={"callee": ir.FlatSymbolRefAttr.get(functions[signature])},
         loc=root.location,
         ip=ir.InsertionPoint(root),
     )
-    root.results[0].replace_all_uses_with(composite.results[0])
+    root.results[0].replace_all_uses_with(call.results[0])
     passes_ir.erase_dead(chain)
 
 
-def _decompose(
+def _outline(
     module: ir.Module, name: str, operands: list[ir.Value], chain: list[ir.Operation]
-) -> None:
-    """Writes the private function that does what a composite of these operands means."""
+) -> ir.Operation:
+    """A private function of the operands that holds a copy of the chain."""
     result_type = chain[-1].results[0].type
     types = [value.type for value in operands]
     function = ir.Operation.create(
@@ -229,6 +226,21 @@ def _decompose(
                 copy.operands[index] = inside[operand]
             inside[operation.results[0]] = copy.results[0]
         ir.Operation.create("func.return", operands=[inside[chain[-1].results[0]]])
+    return function
+
+
+def calls(module: ir.Module) -> Iterator[tuple[ir.Operation, int]]:
+    """The fused matmuls of a module, in order: each call with the number of its parts."""
+    marked = {
+        name: ir.IntegerAttr(ir.DictAttr(function.attributes[FUSED])["parts"]).value
+        for name, function in passes_ir.functions(module).items()
+        if FUSED in function.attributes
+    }
+    for operation in passes_ir.operations(module):
+        if operation.name == "func.call":
+            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+            if callee in marked:
+                yield operation, marked[callee]
 
 
 def _unfused(module: ir.Module) -> list[str]:
@@ -238,7 +250,5 @@ def _unfused(module: ir.Module) -> list[str]:
         for operation in passes_ir.operations(module)
         if operation.name == "stablehlo.constant"
         and _is_constant(operation.results[0], ir.IntegerType)
-        and any(
-            use.owner.operation.name != "stablehlo.composite" for use in operation.results[0].uses
-        )
+        and any(use.owner.operation.name != "func.call" for use in operation.results[0].uses)
     ]

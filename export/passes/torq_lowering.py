@@ -1,4 +1,4 @@
-"""Puts Torq's own form of the block-quantised matmul in the place of the fused composite.
+"""Puts Torq's own form of the block-quantised matmul in the place of the fused call.
 
 Torq 2.3.0 raises exactly this form to `torq_hl.mixed_quant_matmul`: integer constant -> sitofp
 bf16 -> subf zero point -> mulf scale -> collapse to [k, n] -> expand to [1, k, n] ->
@@ -16,60 +16,50 @@ from iree.compiler.dialects import arith, linalg, tensor
 
 from export.errors import ExportError
 from export.passes import ir as passes_ir
-from export.passes.block_quant_fusion import COMPOSITE
+from export.passes.block_quant_fusion import FUSED, calls
 
 _PARALLEL = "#linalg.iterator_type<parallel>"
 
 
 @dataclass(frozen=True)
 class LoweringCounts:
-    """What the pass did: composites lowered, and the matmuls (parts) that they became."""
+    """What the pass did: fused calls lowered, and the matmuls (parts) that they became."""
 
     lowered: int
     parts: int
 
 
 def lower_to_torq(module: ir.Module) -> LoweringCounts:
-    """Lowers every fused matmul of a bf16 module in place, and drops the decompositions.
+    """Lowers every fused matmul of a bf16 module in place, and drops the functions they called.
 
-    Raises ExportError for a composite that is not one of ours, or whose left side is not one row
-    of bf16: with two rows or more Torq takes its generic kernel.
+    Raises ExportError for a call whose left side is not one row of bf16: with two rows or more
+    Torq takes its generic kernel.
     """
-    lowered = parts = 0
-    for operation in passes_ir.operations(module):
-        if operation.name != "stablehlo.composite":
-            continue
-        if ir.StringAttr(operation.attributes["name"]).value != COMPOSITE:
-            raise ExportError(f"torq_lowering: {passes_ir.where(operation)} is no {COMPOSITE}")
-        parts += _lower(operation)
-        lowered += 1
-    for name, function in passes_ir.functions(module).items():
-        if name.startswith("block_quant_matmul."):
+    fused = list(calls(module))
+    for call, parts in fused:
+        _lower(call, parts)
+    for function in passes_ir.functions(module).values():
+        if FUSED in function.attributes:
             function.erase()
-    return LoweringCounts(lowered, parts)
+    return LoweringCounts(len(fused), sum(parts for _, parts in fused))
 
 
-def _lower(composite: ir.Operation) -> int:
-    """Lowers one composite; returns the number of its parts."""
-    x, *packed = composite.operands
+def _lower(call: ir.Operation, parts: int) -> None:
+    x, *packed = call.operands
     row = ir.RankedTensorType(x.type)
     if row.shape[:-1] != [1] * (row.rank - 1) or not isinstance(row.element_type, ir.BF16Type):
         raise ExportError(
-            f"torq_lowering: {passes_ir.where(composite)} multiplies {x.type}; one row of bf16 "
-            "was expected, or Torq takes its generic kernel"
+            f"torq_lowering: {passes_ir.where(call)} multiplies {x.type}; one row of bf16 was "
+            "expected, or Torq takes its generic kernel"
         )
-    count = ir.IntegerAttr(
-        ir.DictAttr(composite.attributes["composite_attributes"])["parts"]
-    ).value
-    size = len(packed) // count
-    with ir.InsertionPoint(composite), composite.location:
+    size = len(packed) // parts
+    with ir.InsertionPoint(call), call.location:
         lhs = _reshape(x, [1, 1, row.shape[-1]])
         results = [_matmul(lhs, *packed[i : i + size]) for i in range(0, len(packed), size)]
-        result = results[0] if count == 1 else _concatenate(results)
-        result = _reshape(result, ir.RankedTensorType(composite.results[0].type).shape)
-    composite.results[0].replace_all_uses_with(result)
-    composite.erase()
-    return count
+        result = results[0] if parts == 1 else _concatenate(results)
+        result = _reshape(result, ir.RankedTensorType(call.results[0].type).shape)
+    call.results[0].replace_all_uses_with(result)
+    call.erase()
 
 
 def _matmul(

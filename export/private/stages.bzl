@@ -23,8 +23,11 @@ def _output_groups(info):
     files = [info.description] + info.counts.values()
     return OutputGroupInfo(counts = depset(files))
 
-def _providers(file, info):
-    return [DefaultInfo(files = depset([file])), info, _output_groups(info)]
+def _artifact(ctx, file):
+    return DefaultInfo(files = depset([file]), runfiles = ctx.runfiles([file]))
+
+def _providers(ctx, file, info):
+    return [_artifact(ctx, file), info, _output_groups(info)]
 
 def _traced_step_impl(ctx):
     module = ctx.actions.declare_file(ctx.label.name + ".mlirbc")
@@ -45,7 +48,7 @@ def _traced_step_impl(ctx):
         outputs = [module, description],
         progress_message = "Tracing one decode step of %s" % ctx.label,
     )
-    return _providers(module, StepInfo(
+    return _providers(ctx, module, StepInfo(
         counts = {},
         description = description,
         module = module,
@@ -85,7 +88,7 @@ def _pass(ctx, pass_name, progress, arguments, inputs):
         outputs = [module, counts],
         progress_message = progress + " %s" % ctx.label,
     )
-    return _providers(module, StepInfo(
+    return _providers(ctx, module, StepInfo(
         counts = dict(step.counts, **{pass_name: counts}),
         description = step.description,
         module = module,
@@ -147,7 +150,7 @@ def _torq_program_impl(ctx):
         program = program,
     )
     return [
-        DefaultInfo(files = depset([program])),
+        _artifact(ctx, program),
         info,
         OutputGroupInfo(counts = _output_groups(info).counts, timeline = depset([timeline])),
     ]
@@ -191,7 +194,7 @@ def _torq_bundle_impl(ctx):
         outputs = [bundle],
         progress_message = "Writing the bundle %s" % ctx.label,
     )
-    return [DefaultInfo(files = depset([bundle])), step]
+    return [_artifact(ctx, bundle), step]
 
 torq_bundle = rule(
     implementation = _torq_bundle_impl,

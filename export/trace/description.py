@@ -28,7 +28,7 @@ def describe(
         ],
         "inputs": [_port(port.name, port.shape) for port in input_ports(config, context)],
         "outputs": [_port(port.name, port.shape) for port in output_ports(config)],
-        "tensors": [asdict(record) for record in weights.records],
+        "tensors": [asdict(record) | {"shape": [*record.shape]} for record in weights.records],
         "fusions": weights.projections,
         "tools": {
             name: importlib.metadata.version(name) for name in ("gguf", "jax", "jaxlib", "numpy")

@@ -172,6 +172,13 @@ def test_rows_that_do_not_divide_into_blocks_are_refused(source: str) -> None:
         blocks.pack(tensor(source, raw, (2, 48)))
 
 
+def test_rows_of_one_block_are_refused() -> None:
+    raw = np.zeros((2, 34), np.uint8)
+
+    with pytest.raises(ExportError, match="rows of one block of 32 values"):
+        blocks.pack(tensor("Q8_0", raw, (2, 32)))
+
+
 def test_a_type_that_gguf_has_no_values_for_is_refused() -> None:
     with pytest.raises(ExportError, match="I8 has no packed form on Torq"):
         blocks.pack(tensor("I8", np.zeros(SHAPE, np.uint8)))

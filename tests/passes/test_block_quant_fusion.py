@@ -39,21 +39,21 @@ TAIL = "    return %r : tensor<1x1x8xf32>\n  }\n}\n"
 
 
 @pytest.mark.parametrize("scaling", [ZERO_POINT, NO_ZERO_POINT])
-def test_dequantise_and_dot_general_become_one_composite(scaling: str, tmp_path: Path) -> None:
+def test_dequantise_and_dot_general_become_one_call(scaling: str, tmp_path: Path) -> None:
     text = HEAD + scaling + FLATTEN + DOT + TAIL
 
     out, counts = rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=1))
 
-    main, decomposition = out.split("func.func private")
+    main, outlined = out.split("func.func private")
     assert counts == block_quant_fusion.FusionCounts(fused=1, parts=1)
-    assert main.count('stablehlo.composite "torq.block_quant_matmul"') == 1
-    assert "block_size = 32" in main
+    assert main.count("call @block_quant_matmul.0(%arg0, ") == 1
+    assert "torq.block_quant_matmul = {block_size = 32 : i64, parts = 1 : i64}" in outlined
     assert "dot_general" not in main
     assert "convert" not in main
-    assert decomposition.count("stablehlo.dot_general") == 1
+    assert outlined.count("stablehlo.dot_general") == 1
 
 
-def test_two_matmuls_of_one_signature_share_their_decomposition(tmp_path: Path) -> None:
+def test_two_matmuls_of_one_signature_share_their_function(tmp_path: Path) -> None:
     second = DOT.replace("%r", "%r2").replace("%x", "%y").replace("%m", "%m2")
     again = (NO_ZERO_POINT + FLATTEN).replace("%w ", "%w2 ").replace("%m ", "%m2 ")
     add = "    %sum = stablehlo.add %r, %r2 : tensor<1x1x8xf32>\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import tempfile
@@ -21,7 +22,9 @@ _ELEMENTS = {
 }
 
 # torq-compile warns twice for every tile size that it tries; that is no news to anyone.
-_NOISE = ("can't compute producers tile size", "see current operation", "called from")
+_NOISE = re.compile("can't compute producers tile size|see current operation|called from")
+_ERROR = re.compile(r"\berror:|Assertion|LLVM ERROR|terminate called|[Ss]egmentation|not found")
+_MAX_LINE = 500
 
 
 class ToolError(RuntimeError):
@@ -125,16 +128,18 @@ class TorqTools:
         except OSError as error:
             raise ToolError(f"{command[0]} cannot be started: {error}") from None
         if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if not _is_noise(line)]
             raise ToolError(
-                f"{program} ended with status {done.returncode}:\n" + "\n".join(lines[:40]) +
-                f"\nthe command was: {shlex.join(command)}"
+                f"{program} ended with status {done.returncode}:\n{_own_words(done.stderr)}\n"
+                f"the command was: {shlex.join(command)}"
             )
         return done
 
 
-def _is_noise(line: str) -> bool:
-    return any(noise in line for noise in _NOISE)
+def _own_words(stderr: str) -> str:
+    """What a failed program said: its errors, or where it names none, how its output ended."""
+    lines = [line[:_MAX_LINE] for line in stderr.splitlines() if not _NOISE.search(line)]
+    errors = [line for line in lines if _ERROR.search(line)]
+    return "\n".join(list(dict.fromkeys(errors))[:20] or lines[-20:])
 
 
 def _result(file: Path, output: Output) -> np.ndarray:

@@ -24,7 +24,7 @@ def _step_report_impl(ctx):
         progress_message = "Simulating one step of %s (minutes for a whole model)" % ctx.attr.bundle.label,
         tools = torq.files,
     )
-    return [DefaultInfo(files = depset([report]))]
+    return [DefaultInfo(files = depset([report]), runfiles = ctx.runfiles([report]))]
 
 step_report = rule(
     implementation = _step_report_impl,

@@ -11,10 +11,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
 
-import ml_dtypes
-import numpy as np
 from absl import flags, logging
 
 from export import cli
@@ -22,7 +19,8 @@ from export.errors import ExportError
 from export.gguf import reader
 from export.models import gemma3
 from export.trace.weights import dense_weights
-from third_party.torq.torq_tools import Output, TorqTools
+from third_party.torq.torq_tools import TorqTools
+from tools.report.compare import compare, simulated_step
 from tools.report.reference import ReferenceDecoder
 
 _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
@@ -34,45 +32,6 @@ _MIN_ROW_COSINE = flags.DEFINE_float(
     "min_row_cosine", 0.999, "The lowest cosine of a K or V row that passes."
 )
 _TIMEOUT = flags.DEFINE_float("timeout", 3600, "Seconds that the simulator may take.")
-
-_BF16 = np.dtype(ml_dtypes.bfloat16)
-
-
-def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Cosine similarity of two arrays as vectors, in float64; NaN where either holds NaN or is 0."""
-    x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-    with np.errstate(invalid="ignore"):
-        return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
-
-
-def compare(outputs: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Agreement of a step's results with the reference, as JSON values."""
-    rows = {name: cosine(outputs[name], reference[name]) for name in outputs if "Row" in name}
-    ours, theirs = (values["logits"].astype(np.float64).ravel() for values in (outputs, reference))
-    best = [set(np.argsort(-values)[:10].tolist()) for values in (ours, theirs)]
-    return {
-        "logits_cosine": cosine(ours, theirs),
-        "hidden_cosine": cosine(outputs["hidden"], reference["hidden"]),
-        "same_top_1": bool(ours.argmax() == theirs.argmax()),
-        "of_top_10": len(best[0] & best[1]),
-        "lowest_k_cosine": min(value for name, value in rows.items() if "kRow" in name),
-        "lowest_v_cosine": min(value for name, value in rows.items() if "vRow" in name),
-        "row_cosines": rows,
-    }
-
-
-def simulated_step(
-    bundle: Path, values: dict[str, np.ndarray], tools: TorqTools, timeout: float
-) -> dict[str, np.ndarray]:
-    """Runs a bundle's program once in the simulator; port values by name, any float dtype."""
-    manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
-    inputs = [values[port["name"]].astype(_BF16) for port in manifest["inputs"]]
-    outputs = [Output(tuple(port["shape"]), _BF16) for port in manifest["outputs"]]
-    results = tools.simulate(bundle / manifest["program"]["file"], inputs, outputs, timeout)
-    return {
-        port["name"]: result
-        for port, result in zip(manifest["outputs"], results, strict=True)
-    }
 
 
 def main() -> None:
