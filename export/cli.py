@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def run(stage: str, main: Callable[[], None]) -> None:
     app.run(guarded)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes JSON that is the same for the same value: to a temporary file, then renamed."""
     partial = path.with_name(path.name + ".partial")
     try:

@@ -9,7 +9,6 @@
     )
 """
 
-load("//tools/report:report.bzl", "GEMMA_PROMPT", "step_report")
 load(
     "//export/private:stages.bzl",
     "bf16_step",
@@ -18,6 +17,7 @@ load(
     "torq_program",
     "traced_step",
 )
+load("//tools/report:report.bzl", "GEMMA_PROMPT", "step_report")
 
 def torq_decoder(
         name,

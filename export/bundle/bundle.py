@@ -23,9 +23,7 @@ _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
 _INFO = flags.DEFINE_string(
     "checkpoint_info", None, "JSON: the checkpoint's name and licence.", required=True
 )
-_DESCRIPTION = flags.DEFINE_string(
-    "description", None, "JSON of the traced step.", required=True
-)
+_DESCRIPTION = flags.DEFINE_string("description", None, "JSON of the traced step.", required=True)
 _PROGRAM = flags.DEFINE_string("program", None, "The compiled step.", required=True)
 _COUNTS = flags.DEFINE_multi_string("counts", [], "STAGE=JSON: what a stage counted.")
 _TORQ_VERSION = flags.DEFINE_string("torq_version", None, "The Torq release.", required=True)

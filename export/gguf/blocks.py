@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 from gguf import quants
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as Type
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Type
 
 from export.errors import ExportError
 from export.gguf.reader import Tensor
@@ -100,7 +101,7 @@ def dense(tensor: Tensor) -> np.ndarray:
         rows = tensor.data.reshape(*tensor.shape[:-1], -1)
         if tensor.type in (Type.F32, Type.F16):
             rows = rows.view(np.float32 if tensor.type == Type.F32 else np.float16)
-        values = quants.dequantize(rows, tensor.type).astype(np.float32, copy=False)
+        values: np.ndarray = quants.dequantize(rows, tensor.type).astype(np.float32, copy=False)
     except (NotImplementedError, ValueError):
         raise ExportError(
             f"{tensor.name}: {tensor.type.name} has no packed form on Torq and no values that the "
@@ -147,8 +148,8 @@ def _unpacked(
     n, block_size = shape[0], blocks.q.shape[-1]
     if shape[1] == block_size:
         raise ExportError(
-            f"{name}: rows of one block of {block_size} values; torq-compile 2.3.0 takes its generic "
-            "kernel for fewer than two blocks (measured)"
+            f"{name}: rows of one block of {block_size} values; torq-compile 2.3.0 takes its "
+            "generic kernel for fewer than two blocks (measured)"
         )
     q = blocks.q.astype(np.int8, copy=False).reshape(n, -1, block_size)
     scale = blocks.scale.reshape(n, -1)
@@ -293,7 +294,7 @@ def _crumbs(raw: np.ndarray) -> np.ndarray:
 
 
 def _k_scales(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scale and minimum of the 8 sub-blocks of Q4_K and Q5_K, from their 12 bytes of 6-bit values."""
+    """Scale and minimum of the 8 sub-blocks of Q4_K and Q5_K, from 12 bytes of 6-bit values."""
     first, second, rest = raw[:, 4:8], raw[:, 8:12], raw[:, 12:16]
     sub_scale = np.concatenate([first & 63, (rest & 15) | ((first >> 6) << 4)], axis=-1)
     sub_minimum = np.concatenate([second & 63, (rest >> 4) | ((second >> 6) << 4)], axis=-1)

@@ -10,11 +10,12 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
@@ -108,7 +109,7 @@ class GgufFile:
             raise ExportError(f"{self.path}: tensor {name} is missing") from None
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """An integer of the metadata; ExportError where it is absent with no default, or is none."""
+        """An integer of the metadata; ExportError where it is absent without default, or none."""
         value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(key, "an integer", value)
@@ -117,7 +118,11 @@ class GgufFile:
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number of the metadata, under the same rules."""
         value = self._value(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
             raise self._wrong(key, "a finite number", value)
         return float(value)
 
@@ -177,7 +182,7 @@ class _Cursor:
     def scalar(self, code: str, field: str) -> int | float | bool:
         size = struct.calcsize(code)
         self.need(size, field)
-        (value,) = struct.unpack_from(code, self.data, self.offset)
+        value: int | float | bool = struct.unpack_from(code, self.data, self.offset)[0]
         self.offset += size
         return value
 
@@ -205,7 +210,9 @@ class _Cursor:
     def name(self, field: str) -> str:
         length = struct.unpack_from("<Q", self.data, self.offset)[0] if self._has(8) else 0
         if length > _MAX_KEY_BYTES:
-            raise self.fail(field, f"is {length} bytes long; at most {_MAX_KEY_BYTES} were expected")
+            raise self.fail(
+                field, f"is {length} bytes long; at most {_MAX_KEY_BYTES} were expected"
+            )
         return self.string(field)
 
     def _has(self, size: int) -> bool:
@@ -286,7 +293,12 @@ def _strings(cursor: _Cursor, field: str) -> StringArray:
 
 def _alignment(cursor: _Cursor, metadata: Mapping[str, Value]) -> int:
     alignment = metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
-    if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment <= 0 or alignment % 8:
+    if (
+        isinstance(alignment, bool)
+        or not isinstance(alignment, int)
+        or alignment <= 0
+        or alignment % 8
+    ):
         raise ExportError(
             f"{cursor.path}: metadata key general.alignment is {alignment!r}; a positive multiple "
             "of 8 was expected"
@@ -294,9 +306,7 @@ def _alignment(cursor: _Cursor, metadata: Mapping[str, Value]) -> int:
     return alignment
 
 
-def _tensors(
-    cursor: _Cursor, metadata: Mapping[str, Value], count: int
-) -> dict[str, Tensor]:
+def _tensors(cursor: _Cursor, metadata: Mapping[str, Value], count: int) -> dict[str, Tensor]:
     infos: dict[str, tuple[GGMLQuantizationType, tuple[int, ...], int]] = {}
     for index in range(count):
         name = cursor.name(f"name of tensor {index}")
@@ -310,7 +320,9 @@ def _tensors(
         size = _byte_size(cursor, name, kind, shape)
         end = start + offset + size
         if offset % alignment:
-            raise cursor.fail(f"tensor {name}", f"lies at offset {offset}, not on {alignment} bytes")
+            raise cursor.fail(
+                f"tensor {name}", f"lies at offset {offset}, not on {alignment} bytes"
+            )
         if end > len(cursor.data):
             raise cursor.fail(
                 f"tensor {name}",
@@ -324,9 +336,7 @@ def _tensors(
     return tensors
 
 
-def _tensor_info(
-    cursor: _Cursor, field: str
-) -> tuple[GGMLQuantizationType, tuple[int, ...], int]:
+def _tensor_info(cursor: _Cursor, field: str) -> tuple[GGMLQuantizationType, tuple[int, ...], int]:
     rank = cursor.unsigned("<I", field)
     if not 1 <= rank <= _MAX_DIMENSIONS:
         raise cursor.fail(field, f"has {rank} dimensions; 1 to {_MAX_DIMENSIONS} were expected")
@@ -350,15 +360,11 @@ def _byte_size(
             f"{cursor.path}: tensor {name}: rows of {shape[-1]} values are no multiple of the "
             f"{block_size} values in a block of {kind.name}"
         )
-    return math.prod(shape) // block_size * block_bytes
+    return int(math.prod(shape) // block_size * block_bytes)
 
 
 def _refuse_overlap(cursor: _Cursor, spans: list[tuple[int, int, str]]) -> None:
-    def neighbours() -> Iterator[tuple[tuple[int, int, str], tuple[int, int, str]]]:
-        ordered = sorted(spans)
-        return zip(ordered, ordered[1:], strict=False)
-
-    for (_, end, first), (start, _, second) in neighbours():
+    for (_, end, first), (start, _, second) in itertools.pairwise(sorted(spans)):
         if start < end:
             raise ExportError(
                 f"{cursor.path}: tensors {first} and {second} overlap at byte {start}; the file "

@@ -12,8 +12,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from export.models.config import DecoderConfig
+
+Array = jax.Array | np.ndarray
 
 
 class Projection(NamedTuple):
@@ -24,9 +27,9 @@ class Projection(NamedTuple):
     zero_point: [k / block, 1, n] bfloat16, or None where it is 0 everywhere
     """
 
-    q: jax.Array
-    scale: jax.Array
-    zero_point: jax.Array | None
+    q: Array
+    scale: Array
+    zero_point: Array | None
 
 
 class Cached(NamedTuple):
@@ -71,28 +74,39 @@ class StepResult(NamedTuple):
     rows: tuple[Cached, ...]
 
 
-# By GGUF tensor name: a packed matrix as its parts by columns, a dense [k, n] one, or a norm.
-Weights = Mapping[str, tuple[Projection, ...] | jax.Array]
+# A matrix [k, n]: dense, or packed as its parts by columns.
+Matrix = tuple[Projection, ...] | Array
 
 
-def project(x: jax.Array, weight: tuple[Projection, ...] | jax.Array) -> jax.Array:
-    """x [..., k] times a matrix [k, n]: packed, and dequantised here, or dense."""
-    if not isinstance(weight, tuple):
-        return x @ weight
-    parts = [x @ _dequantise(part, x.dtype) for part in weight]
+class Weights(NamedTuple):
+    """What a step multiplies by, by GGUF tensor name.
+
+    matrices: the projections, and the head as `output.weight`.
+    norms: [size]; that of the query norm includes the query scale.
+    """
+
+    matrices: Mapping[str, Matrix]
+    norms: Mapping[str, Array]
+
+
+def project(x: jax.Array, matrix: Matrix) -> jax.Array:
+    """Multiplies x [..., k] by a matrix [k, n]: packed, and dequantised here, or dense."""
+    if not isinstance(matrix, tuple):
+        return x @ matrix
+    parts = [x @ _dequantise(part, x.dtype) for part in matrix]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
 def _dequantise(part: Projection, dtype: jnp.dtype) -> jax.Array:
-    wide = part.q.astype(dtype)
+    wide = jnp.asarray(part.q, dtype)
     if part.zero_point is not None:
-        wide = wide - part.zero_point.astype(dtype)
-    wide = wide * part.scale.astype(dtype)
+        wide = wide - jnp.asarray(part.zero_point, dtype)
+    wide = wide * jnp.asarray(part.scale, dtype)
     return wide.reshape(-1, wide.shape[-1])
 
 
-def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
-    """x / sqrt(mean(x^2) + epsilon) * weight over the last axis; weight as GGUF has it (1 + w)."""
+def rms_norm(x: jax.Array, weight: Array, epsilon: float) -> jax.Array:
+    """Returns x / sqrt(mean(x^2) + epsilon) * weight over the last axis; GGUF stores 1 + w."""
     # A bf16 sum keeps its accuracy on the NPU, which accumulates wide (tests/torq measures it).
     square = jnp.sum(x * x, axis=-1, keepdims=True)
     return x * jax.lax.rsqrt(square / x.shape[-1] + epsilon) * weight
@@ -111,9 +125,7 @@ def gelu_tanh(x: jax.Array) -> jax.Array:
     return 0.5 * x * (1 + jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
-def attend(
-    query: jax.Array, current: Cached, past: Cached, mask: jax.Array
-) -> jax.Array:
+def attend(query: jax.Array, current: Cached, past: Cached, mask: jax.Array) -> jax.Array:
     """Softmax attention of one token over its past and itself, in two parts.
 
     The past and the current row are never concatenated: that would copy the whole cache.
@@ -135,14 +147,14 @@ def _heads(
     """Scaled queries [kv_heads, group, head_dim], and the current token's K and V."""
     size = config.head_dim
     with jax.named_scope("attn_q"):
-        query = project(x, weights[f"{name}.attn_q.weight"]).reshape(-1, size)
+        query = project(x, weights.matrices[f"{name}.attn_q.weight"]).reshape(-1, size)
     with jax.named_scope("attn_k"):
-        key = project(x, weights[f"{name}.attn_k.weight"]).reshape(-1, size)
+        key = project(x, weights.matrices[f"{name}.attn_k.weight"]).reshape(-1, size)
     with jax.named_scope("attn_v"):
-        value = project(x, weights[f"{name}.attn_v.weight"]).reshape(-1, 1, size)
+        value = project(x, weights.matrices[f"{name}.attn_v.weight"]).reshape(-1, 1, size)
     with jax.named_scope("qk_norm"):
-        query = rms_norm(query, weights[f"{name}.attn_q_norm.weight"], config.rms_epsilon)
-        key = rms_norm(key, weights[f"{name}.attn_k_norm.weight"], config.rms_epsilon)
+        query = rms_norm(query, weights.norms[f"{name}.attn_q_norm.weight"], config.rms_epsilon)
+        key = rms_norm(key, weights.norms[f"{name}.attn_k_norm.weight"], config.rms_epsilon)
     with jax.named_scope("rope"):
         query, key = rotate(query, rope), rotate(key, rope)
     return query.reshape(config.kv_heads, -1, size), Cached(key[:, :, None], value)
@@ -160,23 +172,23 @@ def _block(
 
     def norm(x: jax.Array, part: str) -> jax.Array:
         with jax.named_scope(part):
-            return rms_norm(x, weights[f"{name}.{part}.weight"], config.rms_epsilon)
+            return rms_norm(x, weights.norms[f"{name}.{part}.weight"], config.rms_epsilon)
 
     query, row = _heads(config, weights, name, norm(x, "attn_norm"), kind.rope)
     with jax.named_scope("attention"):
         attended = attend(query, row, past, kind.mask).reshape(1, 1, -1)
     with jax.named_scope("attn_output"):
-        attended = project(attended, weights[f"{name}.attn_output.weight"])
+        attended = project(attended, weights.matrices[f"{name}.attn_output.weight"])
     x = x + norm(attended, "post_attention_norm")
     hidden = norm(x, "ffn_norm")
     with jax.named_scope("ffn_gate"):
-        gate = project(hidden, weights[f"{name}.ffn_gate.weight"])
+        gate = project(hidden, weights.matrices[f"{name}.ffn_gate.weight"])
     with jax.named_scope("ffn_up"):
-        up = project(hidden, weights[f"{name}.ffn_up.weight"])
+        up = project(hidden, weights.matrices[f"{name}.ffn_up.weight"])
     with jax.named_scope("gelu"):
         hidden = gelu_tanh(gate) * up
     with jax.named_scope("ffn_down"):
-        hidden = project(hidden, weights[f"{name}.ffn_down.weight"])
+        hidden = project(hidden, weights.matrices[f"{name}.ffn_down.weight"])
     return x + norm(hidden, "post_ffw_norm"), row
 
 
@@ -189,7 +201,6 @@ def step(
 ) -> StepResult:
     """One token through the decoder.
 
-    weights: by GGUF tensor name; that of the query norm includes the query scale.
     embedded: [1, 1, hidden_size], already scaled by the model's embedding scale.
     kinds: "Global" and, where the model has such layers, "Sliding".
     cache: per layer the past.
@@ -202,7 +213,7 @@ def step(
             x, row = _block(config, weights, f"blk.{layer}", x, kind, past)
         rows.append(row)
     with jax.named_scope("output_norm"):
-        hidden = rms_norm(x, weights["output_norm.weight"], config.rms_epsilon)
+        hidden = rms_norm(x, weights.norms["output_norm.weight"], config.rms_epsilon)
     with jax.named_scope("output"):
-        logits = project(hidden, weights["output.weight"])
+        logits = project(hidden, weights.matrices["output.weight"])
     return StepResult(logits, hidden, tuple(rows))

@@ -17,7 +17,6 @@ from iree.compiler import ir
 from export.errors import ExportError
 from export.passes import ir as passes_ir
 
-
 _WIDE = re.compile(r"(?<!b)f(16|32|64)(?!\d)")
 
 

@@ -118,20 +118,25 @@ def _flattens_blocks(reshape: ir.Operation) -> bool:
     """Whether a reshape takes [k / block, block, n] to [k, n]."""
     blocks = ir.RankedTensorType(reshape.operands[0].type)
     matrix = ir.RankedTensorType(reshape.results[0].type)
-    return blocks.rank == 3 and matrix.shape == [blocks.shape[0] * blocks.shape[1], blocks.shape[2]]
+    flat = [blocks.shape[0] * blocks.shape[1], blocks.shape[2]] if blocks.rank == 3 else None
+    return bool(matrix.shape == flat)
 
 
 def _per_block(value: ir.Value) -> tuple[ir.Value, list[ir.Operation]] | None:
     """The constant [k / block, 1, n] behind a value broadcast over its block, and the chain."""
     broadcast = passes_ir.producer(value, "stablehlo.broadcast_in_dim")
-    if not broadcast or list(ir.DenseI64ArrayAttr(broadcast.attributes["broadcast_dimensions"])) != [0, 1, 2]:
+    if not broadcast or list(
+        ir.DenseI64ArrayAttr(broadcast.attributes["broadcast_dimensions"])
+    ) != [0, 1, 2]:
         return None
     chain = [broadcast]
     constant = broadcast.operands[0]
     if converted := passes_ir.producer(constant, "stablehlo.convert"):
         chain.insert(0, converted)
         constant = converted.operands[0]
-    is_packed = _is_constant(constant, ir.FloatType) and ir.RankedTensorType(constant.type).shape[1] == 1
+    is_packed = (
+        _is_constant(constant, ir.FloatType) and ir.RankedTensorType(constant.type).shape[1] == 1
+    )
     return (constant, chain) if is_packed else None
 
 

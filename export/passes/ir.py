@@ -27,7 +27,7 @@ def module_from(path: Path) -> Iterator[ir.Module]:
             # parseFile maps the file aligned, which resources in bytecode need.
             module = ir.Module.parseFile(str(path))
         except ir.MLIRError as error:
-            raise ExportError(f"{path}: not an MLIR module that this release reads: {error}") from None
+            raise ExportError(f"{path}: no MLIR module that this release reads: {error}") from None
         yield module
 
 
@@ -81,11 +81,11 @@ def producer(value: ir.Value, name: str) -> ir.Operation | None:
 
 def where(operation: ir.Operation) -> str:
     """What an error calls an operation: its name and its location."""
-    return f"{operation.name} at {str(operation.location)}"
+    return f"{operation.name} at {operation.location!s}"
 
 
 def erase_dead(candidates: list[ir.Operation]) -> None:
-    """Erases the given side-effect-free operations that have no use left, users before producers."""
+    """Erases those of the given pure operations that have no use left, users before producers."""
     for operation in reversed(candidates):
         if not any(True for result in operation.results for _ in result.uses):
             operation.erase()

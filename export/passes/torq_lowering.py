@@ -70,7 +70,9 @@ def _matmul(
     blocks, block_size, columns = ir.RankedTensorType(q.type).shape
     rows = blocks * block_size
     if zero_point is None:
-        zero = ir.DenseElementsAttr.get(np.zeros(1, np.uint16), type=bf16, shape=[blocks, 1, columns])
+        zero = ir.DenseElementsAttr.get(
+            np.zeros(1, np.uint16), type=bf16, shape=[blocks, 1, columns]
+        )
         zero_point = arith.ConstantOp(zero.type, zero).result
     wide = tensor.EmptyOp([blocks, block_size, columns], bf16).result
     value = _elementwise("arith.sitofp", wide, q)
@@ -116,14 +118,19 @@ def _reassociate(name: str, value: ir.Value, groups: list[list[int]], shape: lis
     i64 = ir.IntegerType.get_signless(64)
     attributes: dict[str, ir.Attribute] = {
         "reassociation": ir.ArrayAttr.get(
-            [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, axis) for axis in group]) for group in groups]
+            [
+                ir.ArrayAttr.get([ir.IntegerAttr.get(i64, axis) for axis in group])
+                for group in groups
+            ]
         )
     }
     if name == "tensor.expand_shape":
         attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(shape)
     element = ir.RankedTensorType(value.type).element_type
     result = ir.RankedTensorType.get(shape, element)
-    return ir.Operation.create(name, results=[result], operands=[value], attributes=attributes).result
+    return ir.Operation.create(
+        name, results=[result], operands=[value], attributes=attributes
+    ).result
 
 
 def _reshape(value: ir.Value, shape: list[int]) -> ir.Value:

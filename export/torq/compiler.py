@@ -1,4 +1,4 @@
-"""Lowers a bf16 module to Torq's form, compiles it, and refuses a program that is not as it must be."""
+"""Compiles a bf16 module for the NPU, and refuses a program that is not as it must be."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from third_party.torq.torq_tools import TorqTools
 
 
 def compile_module(
-    module: Path, program: Path, timeline_csv: Path, tools: TorqTools, compiler_flags: list[str],
+    module: Path,
+    program: Path,
+    timeline_csv: Path,
+    tools: TorqTools,
+    compiler_flags: list[str],
     timeout: float,
 ) -> dict[str, Any]:
     """Compiles a bf16 module; returns what was counted, as JSON values.
@@ -36,9 +40,7 @@ def compile_module(
         csv = Path(scratch) / "timeline.csv"
         profiling = ["--torq-enable-profiling", f"--torq-dump-profiling={csv}"]
         output = [str(lowered), "-o", str(compiled)]
-        dump = tools.compile(
-            [*compiler_flags, *profiling, *kernels.PRINT_FLAGS, *output], timeout
-        )
+        dump = tools.compile([*compiler_flags, *profiling, *kernels.PRINT_FLAGS, *output], timeout)
         dispatches = tools.dispatches(compiled)
         if len(dispatches) != 1:
             raise ExportError(

@@ -62,8 +62,9 @@ def _lowered(
 
 
 def _weight_name(path: str) -> str:
-    """`['blk.0.attn_q.weight'][0].scale` to `weight/blk.0.attn_q.weight.0.scale`."""
-    return "weight/" + path.replace("['", "").replace("']", "").replace("[", ".").replace("]", "")
+    """`.matrices['blk.0.attn_q.weight'][0].scale` to `weight/blk.0.attn_q.weight.0.scale`."""
+    _, tensor, field = path.split("'")
+    return f"weight/{tensor}" + field.removeprefix("]").replace("[", ".").replace("]", "")
 
 
 def _bind(
@@ -98,16 +99,16 @@ def _bind(
     values = list(block.arguments)
     for leaf, name in zip(leaves, names, strict=True):
         values.append(_constant(leaf, name, block))
-    for old, new, port in zip(body.arguments, values, [*inputs, *names], strict=True):
+    labels = [*(port.name for port in inputs), *names]
+    for old, new, label in zip(body.arguments, values, labels, strict=True):
         if not any(True for _ in old.uses):
-            name = port.name if isinstance(port, Port) else port
-            raise ExportError(f"the step does not use {name}; its result would not depend on it")
+            raise ExportError(f"the step does not use {label}; its result would not depend on it")
         old.replace_all_uses_with(new)
     for operation in list(body.operations):
         block.append(operation)
     function.erase()
-    for name in list(module.operation.attributes):
-        del module.operation.attributes[name if isinstance(name, str) else name.name]
+    for name in [str(name) for name in module.operation.attributes]:
+        del module.operation.attributes[name]
     module.operation.attributes["sym_name"] = ir.StringAttr.get("step")
 
 

@@ -38,9 +38,7 @@ def main() -> None:
     weights = packed_weights(gguf, config, packing)
     module = lower.trace(config, _CONTEXT.value, weights)
     lower.write_bytecode(module, Path(_MODULE.value))
-    cli.write_json(
-        Path(_DESCRIPTION.value), describe(config, _CONTEXT.value, packing, weights)
-    )
+    cli.write_json(Path(_DESCRIPTION.value), describe(config, _CONTEXT.value, packing, weights))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from export.gguf import blocks
 from export.gguf.blocks import PackedMatrix
 from export.gguf.reader import GgufFile, Tensor
 from export.models.config import DecoderConfig
-from export.models.decoder import Projection
+from export.models.decoder import Array, Matrix, Projection, Weights
 
 # Above this many columns torq-compile's time grows faster than the matrix (measured: 65,536
 # columns of k = 640 take 9 s, 262,144 take 348 s), so wider matrices are split by columns.
@@ -54,18 +54,15 @@ class TensorRecord:
 
 @dataclass(frozen=True, eq=False)
 class StepWeights:
-    """Everything a step multiplies by, by GGUF tensor name, and what became of each tensor.
+    """The weights of a step, every matrix packed, and what became of each tensor of the file."""
 
-    A projection is a tuple of its parts by columns, mostly one; a norm is float32 [size].
-    """
-
-    weights: dict[str, tuple[Projection, ...] | np.ndarray]
+    weights: Weights
     records: tuple[TensorRecord, ...]
 
     @property
     def projections(self) -> int:
         """The number of matrices, however many parts they have."""
-        return sum(isinstance(weight, tuple) for weight in self.weights.values())
+        return len(self.weights.matrices)
 
 
 def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> StepWeights:
@@ -74,13 +71,14 @@ def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> S
     Raises ExportError, naming the tensor, for one that is missing, of another shape than the
     hyperparameters say, or without a packed form; and for tensors that the step does not know.
     """
-    weights: dict[str, tuple[Projection, ...] | np.ndarray] = {}
+    matrices: dict[str, Matrix] = {}
+    norms: dict[str, Array] = {}
     records = []
     for name, tensor in _matrices(gguf, config):
         requantise = packing.head if name == HEAD and packing.head else packing.requantise
         matrix = blocks.pack(tensor, requantise, packing.quantise)
         parts = _projections(matrix)
-        weights[name] = parts
+        matrices[name] = parts
         records.append(
             TensorRecord(
                 name=tensor.name,
@@ -91,21 +89,22 @@ def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> S
             )
         )
     for name, tensor in _norms(gguf, config):
-        weights[name] = _norm(name, tensor, config)
+        norms[name] = _norm(name, tensor, config)
         records.append(
             TensorRecord(
                 name=name, file_type=tensor.type.name, packed_type=None, shape=tensor.shape
             )
         )
-    _refuse_unknown(gguf, weights)
-    return StepWeights(weights, tuple(records))
+    _refuse_unknown(gguf, {*matrices, *norms})
+    return StepWeights(Weights(matrices, norms), tuple(records))
 
 
-def dense_weights(gguf: GgufFile, config: DecoderConfig) -> dict[str, np.ndarray]:
+def dense_weights(gguf: GgufFile, config: DecoderConfig) -> Weights:
     """The reference: every matrix dequantised, float32 [k, n], and every norm, float32 [size]."""
-    weights = {name: blocks.dense(tensor).T for name, tensor in _matrices(gguf, config)}
-    weights.update({name: _norm(name, tensor, config) for name, tensor in _norms(gguf, config)})
-    return weights
+    return Weights(
+        matrices={name: blocks.dense(tensor).T for name, tensor in _matrices(gguf, config)},
+        norms={name: _norm(name, tensor, config) for name, tensor in _norms(gguf, config)},
+    )
 
 
 def _matrices(gguf: GgufFile, config: DecoderConfig) -> Iterator[tuple[str, Tensor]]:
@@ -169,11 +168,11 @@ def _per_block(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values.T[:, None]).astype(ml_dtypes.bfloat16)
 
 
-def _refuse_unknown(gguf: GgufFile, weights: dict[str, object]) -> None:
+def _refuse_unknown(gguf: GgufFile, known: set[str]) -> None:
     unknown = [
         name
         for name in gguf.tensors
-        if name not in weights and name not in ("token_embd.weight", "rope_freqs.weight")
+        if name not in known and name not in ("token_embd.weight", "rope_freqs.weight")
     ]
     if unknown:
         raise ExportError(

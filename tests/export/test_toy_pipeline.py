@@ -18,9 +18,9 @@ from tests.torq.flags import TARGET
 from tests.torq.matmul import BF16
 from tests.torq.tools import torq_tools
 from tests.toy.gemma3 import Toy
+from third_party.torq.torq_tools import Output
 from tools.report.compare import compare
 from tools.report.reference import ReferenceDecoder
-from third_party.torq.torq_tools import Output
 
 CONTEXT = 16
 TOKENS = [2, 17, 200, 33, 101, 5, 77]
@@ -47,8 +47,16 @@ TOYS = {
         },
     ),
     "odd sizes": Toy(
-        layers=1, hidden_size=96, ffn_size=160, heads=6, kv_heads=3, head_dim=16, vocabulary=301,
-        default_type="Q4_0", window=3, pattern=6,
+        layers=1,
+        hidden_size=96,
+        ffn_size=160,
+        heads=6,
+        kv_heads=3,
+        head_dim=16,
+        vocabulary=301,
+        default_type="Q4_0",
+        window=3,
+        pattern=6,
     ),
     "one global layer": Toy(layers=1, heads=2, kv_heads=1, pattern=1, default_type="Q8_0"),
 }

@@ -19,7 +19,8 @@ def bundle(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def content(bundle: Path) -> dict[str, Any]:
-    return json.loads((bundle / manifest.FILE).read_text("utf-8"))
+    value: dict[str, Any] = json.loads((bundle / manifest.FILE).read_text("utf-8"))
+    return value
 
 
 def test_the_manifest_is_valid(content: dict[str, Any]) -> None:

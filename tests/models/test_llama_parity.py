@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -49,8 +50,9 @@ def our_logits(
 
 
 def cosines(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    products = (ours.astype(np.float64) * theirs).sum(axis=-1)
-    return products / np.linalg.norm(ours, axis=-1) / np.linalg.norm(theirs, axis=-1)
+    products: np.ndarray = (ours.astype(np.float64) * theirs).sum(axis=-1)
+    lengths: np.ndarray = np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1)
+    return np.asarray(products / lengths)
 
 
 @pytest.mark.parametrize("name", TOYS)
@@ -90,7 +92,7 @@ PATCHES = {
     "one added to the norms twice": with_one_added_to_norms,
     "RoPE on neighbours": with_interleaved_rope,
 }
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "embedding scale left out": {"embedding_scale": 1.0},
     "window one too wide": {"window": 5},
     "window one too narrow": {"window": 3},

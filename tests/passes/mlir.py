@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from iree.compiler import ir
+
 from export.passes import ir as passes_ir
 
 Result = TypeVar("Result")
 
 
-def rewrite(
-    folder: Path, text: str, edit: Callable[[passes_ir.ir.Module], Result]
-) -> tuple[str, Result]:
+def rewrite(folder: Path, text: str, edit: Callable[[ir.Module], Result]) -> tuple[str, Result]:
     """Runs an edit on a module of text, verifies what it left; returns its text and the result."""
     path = folder / "module.mlir"
     path.write_text(text)

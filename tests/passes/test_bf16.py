@@ -139,35 +139,45 @@ def test_a_module_in_bf16_is_left_as_it_is(tmp_path: Path) -> None:
 
 REFUSED = {
     "f64": (
-        'func.func @main(%x: tensor<4xf64>) -> tensor<4xf64> {\n'
-        '  %r = stablehlo.add %x, %x : tensor<4xf64> loc("blk.3/attention/add")\n'
-        "  return %r : tensor<4xf64>\n}",
+        (
+            "func.func @main(%x: tensor<4xf64>) -> tensor<4xf64> {\n"
+            '  %r = stablehlo.add %x, %x : tensor<4xf64> loc("blk.3/attention/add")\n'
+            "  return %r : tensor<4xf64>\n}"
+        ),
         r"stablehlo.add at .*blk\.3/attention/add.* tensor<4xf64>",
     ),
     "a complex": (
-        "func.func @main(%x: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {\n"
-        '  %r = stablehlo.add %x, %x : tensor<4xcomplex<f32>> loc("here")\n'
-        "  return %r : tensor<4xcomplex<f32>>\n}",
+        (
+            "func.func @main(%x: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {\n"
+            '  %r = stablehlo.add %x, %x : tensor<4xcomplex<f32>> loc("here")\n'
+            "  return %r : tensor<4xcomplex<f32>>\n}"
+        ),
         "complex<f32>",
     ),
     "a tuple": (
-        "func.func @main(%x: tensor<4xf32>) -> tuple<tensor<4xf32>> {\n"
-        '  %r = stablehlo.tuple %x : tuple<tensor<4xf32>> loc("here")\n'
-        "  return %r : tuple<tensor<4xf32>>\n}",
+        (
+            "func.func @main(%x: tensor<4xf32>) -> tuple<tensor<4xf32>> {\n"
+            '  %r = stablehlo.tuple %x : tuple<tensor<4xf32>> loc("here")\n'
+            "  return %r : tuple<tensor<4xf32>>\n}"
+        ),
         "tuple<tensor<4xf32>>",
     ),
     "a resource": (
-        "func.func @main() -> tensor<2xf32> {\n"
-        '  %r = stablehlo.constant dense_resource<w> : tensor<2xf32> loc("blk.0/norm")\n'
-        "  return %r : tensor<2xf32>\n}\n"
-        '{-# dialect_resources: { builtin: { w: "0x040000000000803F00000040" } } #-}',
+        (
+            "func.func @main() -> tensor<2xf32> {\n"
+            '  %r = stablehlo.constant dense_resource<w> : tensor<2xf32> loc("blk.0/norm")\n'
+            "  return %r : tensor<2xf32>\n}\n"
+            '{-# dialect_resources: { builtin: { w: "0x040000000000803F00000040" } } #-}'
+        ),
         r"stablehlo.constant at .*blk\.0/norm.* keeps f32 values in a resource",
     ),
     "an f32 attribute": (
-        "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
-        "  %r = stablehlo.custom_call @f(%x) {mhlo.scale = 1.5 : f32}\n"
-        '      : (tensor<4xf32>) -> tensor<4xf32> loc("here")\n'
-        "  return %r : tensor<4xf32>\n}",
+        (
+            "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+            "  %r = stablehlo.custom_call @f(%x) {mhlo.scale = 1.5 : f32}\n"
+            '      : (tensor<4xf32>) -> tensor<4xf32> loc("here")\n'
+            "  return %r : tensor<4xf32>\n}"
+        ),
         "custom_call at .*here.* type f32",
     ),
 }

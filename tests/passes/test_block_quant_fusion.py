@@ -102,13 +102,17 @@ def test_columns_of_two_inputs_are_two_matmuls(tmp_path: Path) -> None:
 NOT_OURS = {
     "q is an argument": (
         "%q = stablehlo.constant dense<3> : tensor<2x32x8xi8>",
-        "%a = stablehlo.constant dense<3> : tensor<2x32x8xi8>\n"
-        "    %q = stablehlo.add %a, %a : tensor<2x32x8xi8>",
+        (
+            "%a = stablehlo.constant dense<3> : tensor<2x32x8xi8>\n"
+            "    %q = stablehlo.add %a, %a : tensor<2x32x8xi8>"
+        ),
     ),
     "the scale is one of the whole block": (
         "%s = stablehlo.constant dense<0.5> : tensor<2x1x8xbf16>",
-        "%s0 = stablehlo.constant dense<0.5> : tensor<2x1x8xbf16>\n"
-        "    %s = stablehlo.negate %s0 : tensor<2x1x8xbf16>",
+        (
+            "%s0 = stablehlo.constant dense<0.5> : tensor<2x1x8xbf16>\n"
+            "    %s = stablehlo.negate %s0 : tensor<2x1x8xbf16>"
+        ),
     ),
     "another axis is contracted": (
         "contracting_dims = [2] x [0]\n        : (tensor<1x1x64xf32>, tensor<64x8xf32>)",

@@ -25,7 +25,9 @@ TOKENS = [2, 17, 200, 33, 101, 5, 77]
 def run(module: Path, arguments: list[np.ndarray]) -> list[np.ndarray]:
     """Compiles a StableHLO module for this CPU and calls its `main`."""
     program = iree_compiler.compile_file(
-        str(module), input_type="stablehlo", target_backends=["llvm-cpu"],
+        str(module),
+        input_type="stablehlo",
+        target_backends=["llvm-cpu"],
         extra_args=["--iree-llvmcpu-target-cpu=generic"],
     )
     loaded = iree_runtime.load_vm_flatbuffer(program, driver="local-sync")

@@ -21,7 +21,9 @@ def test_a_fused_call_becomes_the_form_that_torq_raises(
 
     out, counts = rewrite(tmp_path, text, torq_lowering.lower_to_torq)
 
-    body = [line.strip().split(" = ", 1)[-1].split(" ")[0].split("(")[0] for line in out.splitlines()]
+    body = [
+        line.strip().split(" = ", 1)[-1].split(" ")[0].split("(")[0] for line in out.splitlines()
+    ]
     order = [name for name in body if name.startswith(("arith.s", "arith.m", "tensor.", "linalg."))]
     assert order == [
         "tensor.empty",
@@ -41,7 +43,9 @@ def test_a_fused_call_becomes_the_form_that_torq_raises(
         "linalg.batch_matmul",
     ]
     assert f"arith.sitofp %in : i{bits} to bf16" in out
-    assert bool(re.search(r"arith.constant dense<0.0+e\+00> : tensor<4x1x64xbf16>", out)) != zero_point
+    assert (
+        bool(re.search(r"arith.constant dense<0.0+e\+00> : tensor<4x1x64xbf16>", out)) != zero_point
+    )
     assert counts == torq_lowering.LoweringCounts(lowered=1, parts=1)
     assert "call @" not in out
     assert "func.func private" not in out

@@ -36,9 +36,7 @@ def test_mask_shows_the_window_of_what_the_slots_hold(past: int, window: int | N
     positions = past if window is None or window > past else 5 * past
     for position in range(positions):
         visible = {
-            slot
-            for slot, earlier in held.items()
-            if window is None or position - earlier < window
+            slot for slot, earlier in held.items() if window is None or position - earlier < window
         }
         mask = layer.mask(position)
         assert mask.shape == (1, past)
@@ -50,4 +48,12 @@ def test_mask_shows_the_window_of_what_the_slots_hold(past: int, window: int | N
 def test_a_sliding_ring_of_its_window_holds_all_that_is_visible() -> None:
     layer = kind(4, 4)
 
-    assert [int((layer.mask(position) == 0).sum()) for position in range(7)] == [0, 1, 2, 3, 3, 3, 3]
+    assert [int((layer.mask(position) == 0).sum()) for position in range(7)] == [
+        0,
+        1,
+        2,
+        3,
+        3,
+        3,
+        3,
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from export.torq.compiler import compile_module
 from tests.torq.flags import TARGET
 from tests.torq.matmul import BF16, Matmul, random_matmul
 from tests.torq.tools import torq_tools
-from tools.report.compare import cosine
 from third_party.torq.torq_tools import Output
+from tools.report.compare import cosine
 
 
 def compiled_kernels(module: Path, scratch: Path) -> Counter[str]:
@@ -35,9 +36,7 @@ def refused(matmul: Matmul, folder: Path, flags: list[str] | None = None) -> str
     """The error that compiling a matmul ends with; nothing may be left behind."""
     module, program = matmul.write(folder / "matmul.mlirbc"), folder / "program.vmfb"
     with pytest.raises(ExportError) as error:
-        compile_module(
-            module, program, folder / "timeline.csv", torq_tools(), flags or TARGET, 300
-        )
+        compile_module(module, program, folder / "timeline.csv", torq_tools(), flags or TARGET, 300)
     assert not program.exists()
     assert not (folder / "timeline.csv").exists()
     return str(error.value)
@@ -71,9 +70,7 @@ def test_another_input_type_makes_many_dispatches_and_is_refused(tmp_path: Path)
     flags = [flag.replace("stablehlo-torq", "stablehlo") for flag in TARGET]
 
     with pytest.raises(ExportError, match=r"the program has \d+ dispatches"):
-        compile_module(
-            module, tmp_path / "p.vmfb", tmp_path / "t.csv", torq_tools(), flags, 300
-        )
+        compile_module(module, tmp_path / "p.vmfb", tmp_path / "t.csv", torq_tools(), flags, 300)
 
 
 FORM = """
@@ -106,9 +103,7 @@ def test_dequantise_and_dot_general_is_never_raised(
     assert not compiled_kernels(module, tmp_path)[kernels.MIXED_QUANT_MATMUL]
 
 
-def lowered(
-    function: jax.stages.Wrapped, arguments: list[np.ndarray], folder: Path
-) -> Path:
+def lowered(function: Callable[..., jax.Array], arguments: list[np.ndarray], folder: Path) -> Path:
     """A JAX function as a bf16 module."""
     shapes = [jax.ShapeDtypeStruct(value.shape, jnp.float32) for value in arguments]
     text = folder / "traced.mlir"
@@ -121,7 +116,7 @@ def lowered(
 
 
 def simulated(
-    function: jax.stages.Wrapped, arguments: list[np.ndarray], folder: Path
+    function: Callable[..., jax.Array], arguments: list[np.ndarray], folder: Path
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the simulator and what float32 make of a JAX function of bf16 arguments."""
     rounded = [value.astype(BF16) for value in arguments]

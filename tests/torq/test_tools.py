@@ -50,7 +50,9 @@ def test_a_failure_has_the_programs_own_words_and_its_command(tmp_path: Path) ->
     broken = tmp_path / "broken.mlir"
     broken.write_text("func.func @main() -> tensor<4xf32> { nonsense }")
 
-    with pytest.raises(ToolError, match=r"torq-compile ended with status 1:\n.*broken.mlir") as failure:
+    with pytest.raises(
+        ToolError, match=r"torq-compile ended with status 1:\n.*broken.mlir"
+    ) as failure:
         torq_tools().compile([*TARGET, str(broken), "-o", str(tmp_path / "out")], 60)
     assert "the command was: " in str(failure.value)
     assert "--torq-hw=SL2610" in str(failure.value)

@@ -20,9 +20,7 @@ def test_a_wheel_is_the_locked_one_and_lies_in_the_runfiles(package: str, versio
 
 def test_no_site_packages_of_the_host_are_on_the_path() -> None:
     foreign = [
-        entry
-        for entry in sys.path
-        if {"site-packages", "dist-packages"} & set(Path(entry).parts)
+        entry for entry in sys.path if {"site-packages", "dist-packages"} & set(Path(entry).parts)
     ]
 
     assert not foreign

@@ -91,6 +91,7 @@ Two ways on: make one of these reachable, or name a file you have: --repo_env={e
         ))
     if not sha256:
         # Printed once, on the fetch: the user can pin what was trusted on first use.
+        # buildifier: disable=print
         print("@%s has sha256 %s, trusted on first use; pin it with --repo_env=%s_SHA256=%s" % (
             repository_ctx.name,
             digest,

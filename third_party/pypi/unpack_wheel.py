@@ -6,7 +6,6 @@ Run by the repository rule, with the host's Python: pip is there, and with it th
 """
 
 import email.parser
-import os
 import pathlib
 import shutil
 import sys
@@ -49,7 +48,7 @@ def unpack(wheel: pathlib.Path, folder: pathlib.Path) -> None:
             with archive.open(member) as source, target.open("wb") as file:
                 shutil.copyfileobj(source, file)
             executable = member.external_attr >> 16 & 0o100 or target.parent.name == "bin"
-            os.chmod(target, 0o755 if executable else 0o644)
+            target.chmod(0o755 if executable else 0o644)
 
 
 def destination(member: str) -> str:
@@ -76,6 +75,7 @@ def dependencies(folder: pathlib.Path, version: str, locked: set[str]) -> list[s
 
 
 def main(wheel: str, folder: str, version: str, *locked: str) -> None:
+    """Unpacks one wheel and writes the repository's BUILD file."""
     root = pathlib.Path(folder)
     unpack(pathlib.Path(wheel), root)
     deps = [f"@pypi_{name}//:lib" for name in dependencies(root, version, set(locked))]

@@ -15,7 +15,7 @@ _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Cosine similarity of two arrays as vectors, in float64; NaN where either holds NaN or is 0."""
+    """Cosine similarity of two arrays as vectors; NaN where either holds NaN or is all 0."""
     x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
     with np.errstate(invalid="ignore"):
         return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
@@ -45,7 +45,4 @@ def simulated_step(
     inputs = [values[port["name"]].astype(_BF16) for port in manifest["inputs"]]
     outputs = [Output(tuple(port["shape"]), _BF16) for port in manifest["outputs"]]
     results = tools.simulate(bundle / manifest["program"]["file"], inputs, outputs, timeout)
-    return {
-        port["name"]: result
-        for port, result in zip(manifest["outputs"], results, strict=True)
-    }
+    return {port["name"]: result for port, result in zip(manifest["outputs"], results, strict=True)}

@@ -60,8 +60,7 @@ class ReferenceDecoder:
         """Runs one token, writes its K and V to the cache; returns the results by port."""
         results = self._step(self._weights, self.port_values(token))
         named = {
-            port.name: np.asarray(value)
-            for port, value in zip(self.outputs, results, strict=True)
+            port.name: np.asarray(value) for port, value in zip(self.outputs, results, strict=True)
         }
         for layer in range(self.config.layers):
             kind = self._kinds["Sliding" if self.config.is_sliding(layer) else "Global"]
