@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from absl import app
+from absl import app, flags
 
 from export.errors import ExportError
 from third_party.torq.torq_tools import ToolError
 
+_LABEL = flags.DEFINE_string("label", "", "The Bazel target that runs this program.")
+
 
 def run(stage: str, main: Callable[[], None]) -> None:
-    """Runs a program; bad input ends it with one line that names the stage, and status 1."""
+    """Runs a program; bad input ends it with the stage's name, what is wrong, and status 1."""
 
     def guarded(arguments: list[str]) -> None:
         if len(arguments) > 1:
@@ -25,6 +27,11 @@ def run(stage: str, main: Callable[[], None]) -> None:
             main()
         except (ExportError, ToolError) as error:
             print(f"{stage}: {error}", file=sys.stderr)
+            if _LABEL.value:
+                print(
+                    f"to repeat this stage alone: tools/bazelw build {_LABEL.value}",
+                    file=sys.stderr,
+                )
             sys.exit(1)
 
     app.run(guarded)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from export.errors import ExportError
 from export.gguf.reader import GgufFile
 from export.models.config import DecoderConfig
@@ -44,7 +46,7 @@ def read_config(gguf: GgufFile) -> DecoderConfig:
             raise ExportError(f"{gguf.path}: {ARCHITECTURE}.{key} is {value}; it must be positive")
         return value
 
-    if f"{ARCHITECTURE}.final_logit_softcapping" in gguf.metadata:
+    if gguf.number(f"{ARCHITECTURE}.final_logit_softcapping", 0.0):
         raise ExportError(f"{gguf.path}: a final soft cap of the logits is not supported")
     layers = positive("block_count")
     if layers == _LAYERS_OF_27B:
@@ -65,7 +67,7 @@ def read_config(gguf: GgufFile) -> DecoderConfig:
         context_length=positive("context_length"),
         rms_epsilon=number("attention.layer_norm_rms_epsilon", _RMS_EPSILON),
         window=positive("attention.sliding_window"),
-        window_pattern=positive("attention.sliding_window_pattern", _WINDOW_PATTERN),
+        window_pattern=_window_pattern(gguf, layers),
         rope_base=number("rope.freq_base", _ROPE_BASE),
         rope_base_sliding=number("rope.freq_base_swa", _ROPE_BASE_SLIDING),
         rope_scale=_rope_scale(gguf),
@@ -83,6 +85,22 @@ def _check_heads(gguf: GgufFile, heads: int, kv_heads: int, head_dim: int, value
         raise ExportError(
             f"{gguf.path}: values of {value_dim} beside keys of {head_dim} are not supported"
         )
+
+
+def _window_pattern(gguf: GgufFile, layers: int) -> int:
+    """Every how many layers one is global: a number in the file, or a flag for each layer."""
+    key = f"{ARCHITECTURE}.attention.sliding_window_pattern"
+    value = gguf.metadata.get(key, _WINDOW_PATTERN)
+    if isinstance(value, np.ndarray):
+        sliding = value.astype(bool).tolist()[:layers]
+        pattern = sliding.index(False) + 1 if False in sliding else layers + 1
+        if sliding != [layer % pattern != pattern - 1 for layer in range(layers)]:
+            raise ExportError(f"{gguf.path}: {key} is {sliding}; every n-th global was expected")
+        return pattern
+    pattern = gguf.integer(key, _WINDOW_PATTERN)
+    if pattern <= 0:
+        raise ExportError(f"{gguf.path}: {key} is {pattern}; it must be positive")
+    return pattern
 
 
 def _rope_scale(gguf: GgufFile) -> float:

@@ -8,6 +8,7 @@
 """
 
 load("//export/torq:flags.bzl", "TORQ_FLAGS")
+load(":stage_arguments.bzl", "stage_arguments")
 
 StepInfo = provider(
     "A decode step on its way to the NPU.",
@@ -32,7 +33,7 @@ def _providers(ctx, file, info):
 def _traced_step_impl(ctx):
     module = ctx.actions.declare_file(ctx.label.name + ".mlirbc")
     description = ctx.actions.declare_file(ctx.label.name + ".json")
-    arguments = ctx.actions.args()
+    arguments = stage_arguments(ctx)
     arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
     arguments.add(ctx.attr.context, format = "--context=%s")
     arguments.add(ctx.attr.head, format = "--head=%s")
@@ -102,7 +103,7 @@ _PASS_ATTRS = {
 
 def _fused_step_impl(ctx):
     description = ctx.attr.step[StepInfo].description
-    arguments = ctx.actions.args()
+    arguments = stage_arguments(ctx)
     arguments.add(description, format = "--description=%s")
     return _pass(ctx, "fuse", "Fusing the block-quantised matmuls of", arguments, [description])
 
@@ -113,7 +114,7 @@ fused_step = rule(
 )
 
 def _bf16_step_impl(ctx):
-    return _pass(ctx, "bf16", "Converting to bf16", ctx.actions.args(), [])
+    return _pass(ctx, "bf16", "Converting to bf16", stage_arguments(ctx), [])
 
 bf16_step = rule(
     implementation = _bf16_step_impl,
@@ -127,7 +128,7 @@ def _torq_program_impl(ctx):
     program = ctx.actions.declare_file(ctx.label.name)
     counts = ctx.actions.declare_file(ctx.label.name + ".json")
     timeline = ctx.actions.declare_file(ctx.label.name + ".timeline.csv")
-    arguments = ctx.actions.args()
+    arguments = stage_arguments(ctx)
     arguments.add(step.module, format = "--module=%s")
     arguments.add(program, format = "--program=%s")
     arguments.add(counts, format = "--counts=%s")
@@ -169,7 +170,7 @@ def _torq_bundle_impl(ctx):
     step = ctx.attr.program[StepInfo]
     torq = ctx.toolchains["//third_party/torq:toolchain_type"].torq
     bundle = ctx.actions.declare_directory(ctx.label.name)
-    arguments = ctx.actions.args()
+    arguments = stage_arguments(ctx)
     arguments.add(ctx.label.name, format = "--name=%s")
     arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
     arguments.add(ctx.file.checkpoint_info, format = "--checkpoint_info=%s")

@@ -169,11 +169,7 @@ def _per_block(values: np.ndarray) -> np.ndarray:
 
 
 def _refuse_unknown(gguf: GgufFile, known: set[str]) -> None:
-    unknown = [
-        name
-        for name in gguf.tensors
-        if name not in known and name not in ("token_embd.weight", "rope_freqs.weight")
-    ]
+    unknown = [name for name in gguf.tensors if name not in known and name != "token_embd.weight"]
     if unknown:
         raise ExportError(
             f"{gguf.path}: the step does not know {len(unknown)} tensors of this file, such as "

@@ -58,6 +58,7 @@ TOYS = {
         window=3,
         pattern=6,
     ),
+    "a head of its own": Toy(layers=1, default_type="Q8_0"),
     "one global layer": Toy(layers=1, heads=2, kv_heads=1, pattern=1, default_type="Q8_0"),
 }
 
@@ -66,7 +67,8 @@ TOYS = {
 def test_a_toy_goes_through_every_stage_and_agrees_with_float32(name: str, tmp_path: Path) -> None:
     gguf = reader.read(TOYS[name].write(tmp_path / "toy.gguf"))
     config = gemma3.read_config(gguf)
-    weights = packed_weights(gguf, config, Packing())
+    packing = Packing(head="Q4_0" if name == "a head of its own" else "")
+    weights = packed_weights(gguf, config, packing)
     traced, module, program = (tmp_path / file for file in ("traced", "bf16", "step.vmfb"))
     lower.write_bytecode(lower.trace(config, CONTEXT, weights), traced)
     with passes_ir.module_from(traced) as step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from export.errors import ExportError
@@ -41,6 +42,19 @@ def test_written_keys_are_taken(tmp_path: Path) -> None:
     assert (config.embedding_scale, config.query_scale) == pytest.approx((8.0, 32**-0.5))
 
 
+@pytest.mark.parametrize(("flags", "pattern"), [("110110", 3), ("11111011111", 6), ("1111", 5)])
+def test_a_pattern_of_flags_is_taken(flags: str, pattern: int, gguf: GgufFile) -> None:
+    keys: dict[str, Value] = {
+        "block_count": len(flags),
+        "attention__sliding_window_pattern": np.array([flag == "1" for flag in flags]),
+    }
+
+    config = gemma3.read_config(changed(gguf, **keys))
+
+    assert config.window_pattern == pattern
+    assert "".join(str(int(config.is_sliding(layer))) for layer in range(len(flags))) == flags
+
+
 def test_a_linear_rope_scale_is_of_global_layers(gguf: GgufFile) -> None:
     scaled = changed(gguf, rope__scaling__type="linear", rope__scaling__factor=8.0)
 
@@ -58,6 +72,11 @@ REFUSED: dict[str, tuple[dict[str, Value], str]] = {
         "heads of 33 values cannot be rotated",
     ),
     "other values": ({"attention__value_length": 16}, "values of 16 beside keys of 32"),
+    "a negative pattern": ({"attention__sliding_window_pattern": -1}, "pattern is -1"),
+    "flags with no period": (
+        {"block_count": 4, "attention__sliding_window_pattern": np.array([1, 0, 0, 1], bool)},
+        "every n-th global was expected",
+    ),
     "yarn": ({"rope__scaling__type": "yarn"}, "rope scaling 'yarn' is not supported"),
     "a soft cap": ({"final_logit_softcapping": 30.0}, "soft cap"),
     "27B": ({"block_count": 62}, "27B is not supported"),

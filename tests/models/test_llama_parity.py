@@ -32,6 +32,7 @@ TOYS = {
     "keys left out": Toy(written_keys=False, layers=7, seed=4),
     "odd sizes": Toy(hidden_size=96, ffn_size=160, head_dim=16, heads=6, kv_heads=3, seed=6),
     "other bases": Toy(rope_base=500.0, rope_base_sliding=50.0, seed=7),
+    "global layers scaled": Toy(rope_scale=8.0, layers=3, seed=10),
     "window of one": Toy(window=1, seed=8),
     "window beyond the context": Toy(window=64, seed=9),
 }

@@ -46,6 +46,19 @@ def test_canary_one_matmul_compiles_to_one_dispatch_and_equals_numpy(
     assert error.max() < 0.01 * np.abs(matmul.expected).max()
 
 
+def test_two_compilations_have_the_same_bytes(tmp_path: Path) -> None:
+    """Case 17: with threads they differ (measured), so the build's flags turn threads off."""
+    made = []
+    for name in ("first", "second"):
+        (folder := tmp_path / name).mkdir()
+        module = random_matmul(k=640, n=512).write(folder / "matmul.mlirbc")
+        paths = folder / "matmul.vmfb", folder / "timeline.csv"
+        compile_module(module, *paths, torq_tools(), TARGET, 300)
+        made.append([path.read_bytes() for path in paths])
+
+    assert made[0] == made[1]
+
+
 def test_a_failure_has_the_programs_own_words_and_its_command(tmp_path: Path) -> None:
     broken = tmp_path / "broken.mlir"
     broken.write_text("func.func @main() -> tensor<4xf32> { nonsense }")

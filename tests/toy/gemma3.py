@@ -12,7 +12,12 @@ from pathlib import Path
 
 import numpy as np
 from gguf import GGUFWriter, quants
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, TokenType
+from gguf.constants import (
+    GGML_QUANT_SIZES,
+    GGMLQuantizationType,
+    RopeScalingType,
+    TokenType,
+)
 
 # Where the f16 scales lie in the blocks that are filled at random.
 _HALF_OFFSETS = {
@@ -48,6 +53,7 @@ class Toy:
     pattern: int = 2
     rope_base: float = 1_000_000.0
     rope_base_sliding: float = 10_000.0
+    rope_scale: float = 1.0
     written_keys: bool = True
     default_type: str = "F32"
     types: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +89,9 @@ class Toy:
         writer.add_layer_norm_rms_eps(1e-6)
         writer.add_rope_freq_base(self.rope_base)
         writer.add_sliding_window(self.window)
+        if self.rope_scale != 1.0:
+            writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(self.rope_scale)
         if self.written_keys:
             writer.add_uint32("gemma3.attention.sliding_window_pattern", self.pattern)
             writer.add_float32("gemma3.rope.freq_base_swa", self.rope_base_sliding)

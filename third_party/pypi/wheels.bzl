@@ -67,7 +67,7 @@ wheel_index = repository_rule(
     doc = "Reads a lock file into `wheel_repositories()`.",
 )
 
-def fetch_wheels(repository_ctx, requirements, folder, extra = []):
+def fetch_wheels(repository_ctx, requirements, folder, extra = [], otherwise = ""):
     """Downloads locked wheels by pip into a folder of the repository.
 
     Args:
@@ -75,6 +75,7 @@ def fetch_wheels(repository_ctx, requirements, folder, extra = []):
       requirements: text of a requirements file with a hash for every wheel.
       folder: where the wheels go.
       extra: more arguments of `pip download`, such as another platform.
+      otherwise: what a failure says that can be done instead.
 
     Returns:
       the paths of the wheels.
@@ -88,9 +89,10 @@ def fetch_wheels(repository_ctx, requirements, folder, extra = []):
         timeout = 1800,
     )
     if result.return_code:
-        fail("pip could not fetch %s:\n%s\nCheck the network and pip's configuration, then run the command again." % (
+        fail("pip could not fetch %s:\n%s\nCheck the network and pip's configuration, then run the command again. %s" % (
             requirements.split(" ")[0],
             result.stderr,
+            otherwise,
         ))
     repository_ctx.delete("requirements.txt")
     return repository_ctx.path(folder).readdir()

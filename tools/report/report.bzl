@@ -3,13 +3,15 @@
     step_report(name = "m.report", bundle = ":m", checkpoint = "@gemma3_270m//:model.gguf")
 """
 
+load("//export/private:stage_arguments.bzl", "stage_arguments")
+
 # "<bos>The capital of France is Paris. The capital of Italy is" in Gemma's vocabulary.
 GEMMA_PROMPT = [2, 818, 5279, 529, 7001, 563, 9079, 236761, 669, 5279, 529, 11702, 563]
 
 def _step_report_impl(ctx):
     torq = ctx.toolchains["//third_party/torq:toolchain_type"].torq
     report = ctx.actions.declare_file(ctx.label.name + ".json")
-    arguments = ctx.actions.args()
+    arguments = stage_arguments(ctx)
     arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
     arguments.add(ctx.file.bundle.path, format = "--bundle=%s")
     arguments.add(torq.runner.dirname, format = "--tools=%s")
