@@ -38,9 +38,8 @@ def compile_module(
             counts = torq_lowering.lower_to_torq(bf16_module)
             passes_ir.write_bytecode(bf16_module, lowered)
         csv = Path(scratch) / "timeline.csv"
-        profiling = ["--torq-enable-profiling", f"--torq-dump-profiling={csv}"]
-        output = [str(lowered), "-o", str(compiled)]
-        dump = tools.compile([*compiler_flags, *profiling, *kernels.PRINT_FLAGS, *output], timeout)
+        printed = [*compiler_flags, *kernels.PRINT_FLAGS]
+        dump = tools.compile(lowered, compiled, printed, timeout, timeline=csv)
         dispatches = tools.dispatches(compiled)
         if len(dispatches) != 1:
             raise ExportError(

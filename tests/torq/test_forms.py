@@ -27,8 +27,8 @@ from tools.report.compare import cosine
 
 def compiled_kernels(module: Path, scratch: Path) -> Counter[str]:
     """The kernels of a module that goes to torq-compile as it is."""
-    output = [str(module), "-o", str(scratch / "program.vmfb")]
-    dump = torq_tools().compile([*TARGET, *kernels.PRINT_FLAGS, *output], 300)
+    flags = [*TARGET, *kernels.PRINT_FLAGS]
+    dump = torq_tools().compile(module, scratch / "program.vmfb", flags, 300)
     return sum(kernels.tiles_by_location(dump).values(), Counter())
 
 
@@ -123,7 +123,7 @@ def simulated(
     expected = np.asarray(function(*[value.astype(np.float32) for value in rounded]))
     program = folder / "program.vmfb"
     module = lowered(function, arguments, folder)
-    torq_tools().compile([*TARGET, str(module), "-o", str(program)], 300)
+    torq_tools().compile(module, program, TARGET, 300)
     outputs = [Output(expected.shape, BF16)]
     return torq_tools().simulate(program, rounded, outputs, 300)[0], expected
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,9 @@ _ELEMENTS = {
 _NOISE = re.compile("can't compute producers tile size|see current operation|called from")
 _ERROR = re.compile(r"\berror:|Assertion|LLVM ERROR|terminate called|[Ss]egmentation|not found")
 _MAX_LINE = 500
+
+# Above the programs and their launchers, below the libraries.
+_COPIED_BYTES = 1 << 20
 
 
 class ToolError(RuntimeError):
@@ -49,12 +54,59 @@ class TorqTools:
         """What torq-compile says of itself."""
         return self._run("torq-compile", ["--version"], timeout=60).stdout
 
-    def compile(self, arguments: Sequence[str], timeout: float) -> str:
-        """Runs torq-compile; returns what it wrote to stderr.
+    def compile(
+        self,
+        module: Path,
+        program: Path,
+        flags: Sequence[str],
+        timeout: float,
+        timeline: Path | None = None,
+    ) -> str:
+        """Compiles a module; returns what torq-compile wrote to stderr.
 
-        timeout: seconds. Raises ToolError where it fails or takes longer.
+        timeline: where the compiler's timeline of the program goes, as CSV.
+        timeout: seconds.
+
+        The same module and flags give the same bytes, wherever everything lies, provided that
+        `--mlir-disable-threading` is among the flags (see `_staged`). Files appear when they are
+        whole. Raises ToolError where torq-compile fails or takes longer.
         """
-        return self._run("torq-compile", arguments, timeout).stderr
+        profiling = ["--torq-enable-profiling", "--torq-dump-profiling=timeline.csv"]
+        with self._staged(module) as folder:
+            arguments = [*flags, *(profiling if timeline else []), "module", "-o", "program"]
+            command = ["setarch", "-R", "./torq-compile", *arguments]
+            done = _run(
+                command,
+                timeout,
+                folder,
+                shlex.join(
+                    [str(self.folder / "torq-compile"), *flags, str(module), "-o", str(program)]
+                ),
+            )
+            if timeline:
+                _move(folder / "timeline.csv", timeline)
+            _move(folder / "program", program)
+        return done.stderr
+
+    @contextmanager
+    def _staged(self, module: Path) -> Iterator[Path]:
+        """A folder with the programs and the module under names of constant length.
+
+        Where torq-compile 2.3.0 allocates registers for the program's host side, it goes by the
+        order of pointers: five bytes of the program, and their checksum, then depend on where the
+        heap lies, and on the length of the paths that were allocated in it (measured). So it runs
+        with no address randomisation, in a folder whose path is always as long. An executable's
+        path is its real one, so small files are copied; libraries can be links.
+        """
+        with tempfile.TemporaryDirectory(prefix="torq", dir="/tmp") as scratch:
+            folder = Path(scratch)
+            for file in self.folder.iterdir():
+                if file.stat().st_size < _COPIED_BYTES:
+                    shutil.copy(file, folder / file.name)
+                else:
+                    (folder / file.name).symlink_to(file.resolve())
+            (folder / "module").symlink_to(module.resolve())
+            yield folder
 
     def iree_compile(self, arguments: Sequence[str], timeout: float) -> None:
         """Runs iree-compile, for programs on the CPU, under the same rules."""
@@ -116,23 +168,41 @@ class TorqTools:
     def _run(
         self, program: str, arguments: Sequence[str], timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        command = [str(self.folder / program), *arguments]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=timeout
-            )
-        except subprocess.TimeoutExpired:
-            raise ToolError(
-                f"{program} took longer than {timeout:g} s; the command was: {shlex.join(command)}"
-            ) from None
-        except OSError as error:
-            raise ToolError(f"{command[0]} cannot be started: {error}") from None
-        if done.returncode:
-            raise ToolError(
-                f"{program} ended with status {done.returncode}:\n{_own_words(done.stderr)}\n"
-                f"the command was: {shlex.join(command)}"
-            )
-        return done
+        return _run([str(self.folder / program), *arguments], timeout)
+
+
+def _run(
+    command: list[str], timeout: float, folder: Path | None = None, shown: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command; an error has its own words, and the command line or what is shown for it."""
+    program = next(Path(word).name for word in command if "/" in word)
+    shown = shown or shlex.join(command)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=timeout, cwd=folder
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(
+            f"{program} took longer than {timeout:g} s; the command was: {shown}"
+        ) from None
+    except OSError as error:
+        raise ToolError(f"{command[0]} cannot be started: {error}") from None
+    if done.returncode:
+        raise ToolError(
+            f"{program} ended with status {done.returncode}:\n{_own_words(done.stderr)}\n"
+            f"the command was: {shown}"
+        )
+    return done
+
+
+def _move(source: Path, target: Path) -> None:
+    """Moves a file, from another file system too; it appears when it is whole."""
+    partial = target.with_name(target.name + ".partial")
+    try:
+        shutil.move(source, partial)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _own_words(stderr: str) -> str:

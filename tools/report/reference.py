@@ -15,6 +15,9 @@ from export.models.config import DecoderConfig
 from export.trace import ports
 from runtime.positions import LayerKind
 
+# The reference runs on the CPU, and must not look for an accelerator.
+jax.config.update("jax_platforms", "cpu")
+
 
 class ReferenceDecoder:
     """Runs a decoder's step in float32, from position 0 on.
