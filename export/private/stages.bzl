@@ -7,8 +7,8 @@
     torq_bundle(name = "m", program = ":m.vmfb", checkpoint = …, checkpoint_info = …)
 """
 
+load("//export:stage_arguments.bzl", "stage_arguments")
 load("//export/torq:flags.bzl", "TORQ_FLAGS")
-load(":stage_arguments.bzl", "stage_arguments")
 
 StepInfo = provider(
     "A decode step on its way to the NPU.",

@@ -3,7 +3,7 @@
     step_report(name = "m.report", bundle = ":m", checkpoint = "@gemma3_270m//:model.gguf")
 """
 
-load("//export/private:stage_arguments.bzl", "stage_arguments")
+load("//export:stage_arguments.bzl", "stage_arguments")
 
 # "<bos>The capital of France is Paris. The capital of Italy is" in Gemma's vocabulary.
 GEMMA_PROMPT = [2, 818, 5279, 529, 7001, 563, 9079, 236761, 669, 5279, 529, 11702, 563]
