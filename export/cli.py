@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from absl import app, flags
 
 from export.errors import ExportError
+from export.files import whole_file
 from third_party.torq.torq_tools import ToolError
 
 _LABEL = flags.DEFINE_string("label", "", "The Bazel target that runs this program.")
@@ -38,10 +38,6 @@ def run(stage: str, main: Callable[[], None]) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes JSON that is the same for the same value: to a temporary file, then renamed."""
-    partial = path.with_name(path.name + ".partial")
-    try:
+    """Writes JSON that is the same for the same value."""
+    with whole_file(path) as partial:
         partial.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", "utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

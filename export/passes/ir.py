@@ -6,7 +6,6 @@ each pass edits and verifies real operations.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from iree.compiler import ir
 
 from export.errors import ExportError
+from export.files import whole_file
 
 
 @contextmanager
@@ -40,13 +40,8 @@ def write_bytecode(module: ir.Module, path: Path) -> None:
         module.operation.verify()
     except ir.MLIRError as error:
         raise ExportError(f"{path}: the module does not verify: {error}") from None
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            module.operation.write_bytecode(file)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as partial, partial.open("wb") as file:
+        module.operation.write_bytecode(file)
 
 
 def operations(module: ir.Module) -> Iterator[ir.Operation]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from export.errors import ExportError
+from export.files import whole_file
 from export.models import decoder
 from export.models.config import DecoderConfig
 from export.trace.ports import Port, input_ports, output_ports, step_arguments, step_results
@@ -80,13 +80,34 @@ def _bind(
         raise ExportError(f"the trace has {len(traced)} functions; one was expected")
     function = traced[0].operation
     body = function.regions[0].blocks[0]
-    signature = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     types = [argument.type for argument in body.arguments][: len(inputs)]
-    bound = ir.Operation.create(
+    results = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results
+    block = _main(module, inputs, outputs, ir.FunctionType.get(types, results))
+    constants = [_constant(*pair, block) for pair in zip(leaves, names, strict=True)]
+    labels = [*(port.name for port in inputs), *names]
+    values = [*block.arguments, *constants]
+    for old, new, label in zip(body.arguments, values, labels, strict=True):
+        if not any(True for _ in old.uses):
+            raise ExportError(f"the step does not use {label}; its result would not depend on it")
+        old.replace_all_uses_with(new)
+    for operation in list(body.operations):
+        block.append(operation)
+    function.erase()
+    # What JAX says of partitions and replicas is no business of the NPU's.
+    for name in [str(name) for name in module.operation.attributes]:
+        del module.operation.attributes[name]
+    module.operation.attributes["sym_name"] = ir.StringAttr.get("step")
+
+
+def _main(
+    module: ir.Module, inputs: Sequence[Port], outputs: Sequence[Port], signature: ir.FunctionType
+) -> ir.Block:
+    """The empty entry block of a new function `main`, its ports named."""
+    function = ir.Operation.create(
         "func.func",
         attributes={
             "sym_name": ir.StringAttr.get("main"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, signature.results)),
+            "function_type": ir.TypeAttr.get(signature),
             "arg_attrs": _port_attributes(inputs),
             "res_attrs": _port_attributes(outputs),
         },
@@ -95,21 +116,7 @@ def _bind(
         ip=ir.InsertionPoint(module.body),
     )
     locations = [ir.Location.name(port.name) for port in inputs]
-    block = ir.Block.create_at_start(bound.regions[0], types, locations)
-    values = list(block.arguments)
-    for leaf, name in zip(leaves, names, strict=True):
-        values.append(_constant(leaf, name, block))
-    labels = [*(port.name for port in inputs), *names]
-    for old, new, label in zip(body.arguments, values, labels, strict=True):
-        if not any(True for _ in old.uses):
-            raise ExportError(f"the step does not use {label}; its result would not depend on it")
-        old.replace_all_uses_with(new)
-    for operation in list(body.operations):
-        block.append(operation)
-    function.erase()
-    for name in [str(name) for name in module.operation.attributes]:
-        del module.operation.attributes[name]
-    module.operation.attributes["sym_name"] = ir.StringAttr.get("step")
+    return ir.Block.create_at_start(function.regions[0], signature.inputs, locations)
 
 
 def _port_attributes(ports: Sequence[Port]) -> ir.Attribute:
@@ -142,11 +149,6 @@ def _constant(values: np.ndarray, name: str, block: ir.Block) -> ir.Value:
 
 
 def write_bytecode(module: ir.Module, path: Path) -> None:
-    """Writes the module as MLIR bytecode: to a temporary file, then renamed."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            module.operation.write_bytecode(file)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Writes the module as MLIR bytecode."""
+    with whole_file(path) as partial, partial.open("wb") as file:
+        module.operation.write_bytecode(file)
