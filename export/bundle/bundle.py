@@ -1,4 +1,4 @@
-"""Writes a bundle: a folder with the compiled step, the embedding rows and a manifest.
+"""Writes a bundle: a folder with the compiled step, embedding rows, tokenizer and a manifest.
 
 bundle --name=NAME --gguf=FILE --checkpoint_info=JSON --description=JSON --program=FILE
        --counts=STAGE=JSON … --torq_version=V --bundle=FOLDER
@@ -16,6 +16,7 @@ from absl import flags
 
 from export import cli
 from export.bundle import manifest
+from export.bundle.tokenizer import vocabulary
 from export.gguf import reader
 
 _NAME = flags.DEFINE_string("name", None, "The bundle's name.", required=True)
@@ -52,15 +53,19 @@ def main() -> None:
     program, rows = folder / "model.vmfb", folder / "embedding.bin"
     shutil.copyfile(_PROGRAM.value, program)
     embedding = write_embedding(gguf, rows)
+    words = vocabulary(gguf)
+    tokenizer = folder / "tokenizer.model"
+    tokenizer.write_bytes(words.model)
     stages = {stage: _json(path) for stage, path in (item.split("=", 1) for item in _COUNTS.value)}
     content = manifest.build(
         name=_NAME.value,
         description=_json(_DESCRIPTION.value),
         checkpoint=_json(_INFO.value) | {"sha256": digest(gguf.path)},
         embedding=embedding,
+        tokenizer={"file": tokenizer.name, **words.description},
         stages=stages,
         torq_version=_TORQ_VERSION.value,
-        digests={path.name: digest(path) for path in (program, rows)},
+        digests={path.name: digest(path) for path in (program, rows, tokenizer)},
     )
     cli.write_json(folder / manifest.FILE, content)
 

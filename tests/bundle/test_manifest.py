@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from export.bundle import manifest
+from export.bundle.tokenizer import vocabulary
 from export.errors import ExportError
 from export.gguf import reader
 from export.models import gemma3
@@ -36,6 +37,7 @@ def content(tmp_path: Path) -> dict[str, Any]:
         description=describe(config, 16, Packing(), weights),
         checkpoint={"name": "toy", "licence": "none", "sha256": "0" * 64},
         embedding={"file": "embedding.bin", "type": "Q8_0", "rows": 288, "columns": 64},
+        tokenizer={"file": "tokenizer.model", **vocabulary(gguf).description},
         stages={
             "fuse": {"fused": 15, "parts": 15},
             "bf16": {"values": 3, "constants": 2, "conversions": 1},

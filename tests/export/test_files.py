@@ -29,9 +29,13 @@ def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
     path = tmp_path / "out"
     path.write_text("old")
 
-    with pytest.raises(OSError, match="full"), whole_file(path) as partial:
-        partial.write_text("half")
-        raise OSError("disk full")
+    def fill_the_disk() -> None:
+        with whole_file(path) as partial:
+            partial.write_text("half")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="full"):
+        fill_the_disk()
 
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
@@ -40,7 +44,13 @@ def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
 def test_a_program_names_the_stage_the_fault_and_the_command_to_repeat_it(tmp_path: Path) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"not a GGUF file")
-    command = [sys.executable, trace.__file__, f"--gguf={bad}", "--context=8", "--label=//a:b.traced"]
+    command = [
+        sys.executable,
+        trace.__file__,
+        f"--gguf={bad}",
+        "--context=8",
+        "--label=//a:b.traced",
+    ]
     command += [f"--module={tmp_path / 'module'}", f"--description={tmp_path / 'description'}"]
 
     done = subprocess.run(

@@ -39,9 +39,12 @@ class LlamaOracle:
         self._context = llama_cpp.LlamaContext(model=self._model, params=options, verbose=False)
         self._position = 0
 
-    def tokenize(self, text: str) -> list[int]:
-        """Token ids of a text, the beginning of a sentence in front."""
-        return list(self._model.get_vocab().tokenize(text, add_special=True, parse_special=True))
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Token ids of a text, the beginning of a sentence in front.
+
+        special: whether control tokens in the text are tokens.
+        """
+        return list(self._model.get_vocab().tokenize(text, add_special=True, parse_special=special))
 
     def logits(self, tokens: list[int]) -> np.ndarray:
         """float32 [len(tokens), vocabulary]: the logits after each of the tokens that follow."""

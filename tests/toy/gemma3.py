@@ -97,7 +97,7 @@ class Toy:
             writer.add_float32("gemma3.rope.freq_base_swa", self.rope_base_sliding)
 
     def _write_vocabulary(self, writer: GGUFWriter) -> None:
-        words = [f"▁w{index}" for index in range(self.vocabulary - 260)]
+        words = ["▁", *(f"▁w{index}" for index in range(self.vocabulary - 261))]
         tokens = [*_CONTROL_TOKENS, *_BYTE_TOKENS, *words]
         kinds = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * 256
         kinds += [TokenType.NORMAL] * len(words)
@@ -105,6 +105,7 @@ class Toy:
         writer.add_token_list(tokens)
         writer.add_token_scores([-float(index) for index in range(len(tokens))])
         writer.add_token_types(kinds)
+        writer.add_add_space_prefix(False)
         writer.add_bos_token_id(2)
         writer.add_eos_token_id(1)
         writer.add_unk_token_id(3)
