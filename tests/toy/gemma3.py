@@ -29,6 +29,8 @@ _HALF_OFFSETS = {
     "IQ4_NL": (0,),
 }
 _BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
+# As real files have them, with spaces, and as none should, with the mark that stands for a space.
+_USER_DEFINED = ["  ", "▁▁"]
 _CONTROL_TOKENS = ["<pad>", "<eos>", "<bos>", "<unk>"]
 
 
@@ -97,10 +99,10 @@ class Toy:
             writer.add_float32("gemma3.rope.freq_base_swa", self.rope_base_sliding)
 
     def _write_vocabulary(self, writer: GGUFWriter) -> None:
-        words = ["▁", *(f"▁w{index}" for index in range(self.vocabulary - 261))]
-        tokens = [*_CONTROL_TOKENS, *_BYTE_TOKENS, *words]
+        words = ["▁", *(f"▁w{index}" for index in range(self.vocabulary - 263))]
+        tokens = [*_CONTROL_TOKENS, *_BYTE_TOKENS, *_USER_DEFINED, *words]
         kinds = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * 256
-        kinds += [TokenType.NORMAL] * len(words)
+        kinds += [TokenType.USER_DEFINED] * 2 + [TokenType.NORMAL] * len(words)
         writer.add_tokenizer_model("llama")
         writer.add_token_list(tokens)
         writer.add_token_scores([-float(index) for index in range(len(tokens))])
