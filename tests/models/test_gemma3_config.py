@@ -33,6 +33,16 @@ def test_absent_keys_have_gemmas_defaults(gguf: GgufFile) -> None:
     assert [layer for layer in range(18) if not config.is_sliding(layer)] == [5, 11, 17]
 
 
+def test_every_key_with_a_default_may_be_absent(gguf: GgufFile) -> None:
+    optional = ("rms_epsilon", "freq_base", "head_count_kv", "key_length", "value_length")
+    fewer = {key: v for key, v in gguf.metadata.items() if not key.endswith(optional)}
+
+    config = gemma3.read_config(replace(gguf, metadata=fewer))
+
+    assert (config.rms_epsilon, config.rope_base) == (1e-6, 1e6)
+    assert (config.kv_heads, config.head_dim) == (4, 16)
+
+
 def test_written_keys_are_taken(tmp_path: Path) -> None:
     config = gemma3.read_config(reader.read(Toy(rope_base_sliding=500.0).write(tmp_path / "toy")))
 

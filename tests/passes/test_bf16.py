@@ -154,6 +154,23 @@ REFUSED = {
         ),
         "complex<f32>",
     ),
+    "an f16": (
+        (
+            "func.func @main(%x: tensor<4xf16>) -> tensor<4xf16> {\n"
+            '  %r = stablehlo.add %x, %x : tensor<4xf16> loc("here")\n'
+            "  return %r : tensor<4xf16>\n}"
+        ),
+        "add at .*here.* tensor<4xf16>",
+    ),
+    "f32 elements in an attribute": (
+        (
+            "func.func @main(%x: tensor<4xbf16>) -> tensor<4xbf16> {\n"
+            "  %r = stablehlo.custom_call @f(%x) {mhlo.table = dense<1.5> : tensor<2xf32>}\n"
+            '      : (tensor<4xbf16>) -> tensor<4xbf16> loc("here")\n'
+            "  return %r : tensor<4xbf16>\n}"
+        ),
+        "custom_call at .*here.* type tensor<2xf32>",
+    ),
     "a tuple": (
         (
             "func.func @main(%x: tensor<4xf32>) -> tuple<tensor<4xf32>> {\n"

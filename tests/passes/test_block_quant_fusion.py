@@ -135,6 +135,75 @@ def test_what_only_looks_alike_is_left_and_named(name: str, tmp_path: Path) -> N
         rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=1))
 
 
+SCALE = "%s = stablehlo.constant dense<0.5> : tensor<2x1x8xbf16>"
+WIDEN_SCALE = "%sf = stablehlo.convert %s : (tensor<2x1x8xbf16>) -> tensor<2x1x8xf32>"
+BROADCAST = """%sb = stablehlo.broadcast_in_dim %sf, dims = [0, 1, 2]
+        : (tensor<2x1x8xf32>) -> tensor<2x32x8xf32>"""
+CHANGED = {
+    "the left side is contracted on another axis": [
+        ("tensor<1x1x64xf32>", "tensor<64x1x1xf32>"),
+        ("contracting_dims = [2] x [0]", "contracting_dims = [0] x [0]"),
+    ],
+    "the columns are a batch": [
+        ("tensor<1x1x64xf32>", "tensor<8x64xf32>"),
+        (
+            "contracting_dims = [2] x [0]",
+            "batching_dims = [0] x [1], contracting_dims = [1] x [0]",
+        ),
+        ("tensor<1x1x8xf32>", "tensor<8xf32>"),
+    ],
+    "every value has a scale of its own": [
+        (SCALE, SCALE.replace("2x1x8", "2x32x8")),
+        (WIDEN_SCALE, WIDEN_SCALE.replace("2x1x8", "2x32x8")),
+        (BROADCAST, BROADCAST.replace("2x1x8", "2x32x8")),
+    ],
+    "the scale is broadcast in another order": [
+        (SCALE, SCALE.replace("2x1x8", "8x1x2")),
+        (WIDEN_SCALE, WIDEN_SCALE.replace("2x1x8", "8x1x2")),
+        (BROADCAST, BROADCAST.replace("2x1x8", "8x1x2").replace("[0, 1, 2]", "[2, 1, 0]")),
+    ],
+    "the blocks are reshaped to another matrix": [
+        ("tensor<64x8xf32>", "tensor<16x32xf32>"),
+        ("tensor<1x1x64xf32>", "tensor<1x1x16xf32>"),
+        ("tensor<1x1x8xf32>", "tensor<1x1x32xf32>"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_another_form_is_left_and_named(name: str, tmp_path: Path) -> None:
+    text = HEAD + NO_ZERO_POINT + FLATTEN + DOT + TAIL
+    for old, new in CHANGED[name]:
+        assert old in text
+        text = text.replace(old, new)
+
+    with pytest.raises(ExportError, match="0 matmuls fused, 1 expected"):
+        rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=1))
+
+
+def test_a_zero_point_of_every_value_is_left_and_named(tmp_path: Path) -> None:
+    scaling = ZERO_POINT.replace("%wide, %zb", "%wide, %wide")
+    text = HEAD + scaling + FLATTEN + DOT + TAIL
+
+    with pytest.raises(ExportError, match="0 matmuls fused, 1 expected"):
+        rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=1))
+
+
+def test_results_that_meet_along_another_axis_are_two_matmuls(tmp_path: Path) -> None:
+    again = (NO_ZERO_POINT + FLATTEN).replace("%w ", "%w2 ").replace("%m ", "%m2 ")
+    second = DOT.replace("%r", "%r2").replace("%m", "%m2")
+    join = """    %j = stablehlo.concatenate %r, %r2, dim = 1
+        : (tensor<1x1x8xf32>, tensor<1x1x8xf32>) -> tensor<1x2x8xf32>
+"""
+    text = HEAD + NO_ZERO_POINT + FLATTEN + DOT + again + second + join + TAIL
+    text = text.replace("return %r : tensor<1x1x8xf32>", "return %j : tensor<1x2x8xf32>")
+    text = text.replace("-> tensor<1x1x8xf32> {\n    %q", "-> tensor<1x2x8xf32> {\n    %q")
+
+    _, counts = rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=2))
+
+    assert counts == block_quant_fusion.FusionCounts(fused=2, parts=2)
+
+
 def test_one_matmul_too_many_is_refused_too(tmp_path: Path) -> None:
     text = HEAD + NO_ZERO_POINT + FLATTEN + DOT + TAIL
 

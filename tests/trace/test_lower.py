@@ -263,6 +263,39 @@ def test_wide_and_odd_matrices_are_split_by_columns(
     ]
 
 
+def test_the_query_norm_alone_carries_the_query_scale(toy: Path) -> None:
+    gguf = reader.read(toy)
+    _, weights = packed(toy)
+
+    for name, norm in weights.weights.norms.items():
+        scale = 32**-0.5 if name.endswith("attn_q_norm.weight") else 1.0
+        stored = gguf.tensor(name).data.view(np.float32)
+        np.testing.assert_allclose(norm, stored * scale, rtol=1e-6)
+
+
+def test_a_head_of_its_own_is_taken_before_the_embedding(toy: Path) -> None:
+    gguf = reader.read(toy)
+    embedding = gguf.tensor("token_embd.weight")
+    head = replace(embedding, name="output.weight", data=np.zeros_like(embedding.data))
+    tensors = {**gguf.tensors, "output.weight": head}
+
+    weights = packed_weights(
+        replace(gguf, tensors=tensors), gemma3.read_config(gguf), Packing()
+    ).weights
+
+    (part,) = weights.matrices["output.weight"]
+    assert not np.asarray(part.scale, np.float32).any()
+
+
+def test_the_whole_context_of_the_model_is_taken(toy: Path) -> None:
+    config, _ = packed(toy)
+
+    assert {port.name: port.shape for port in ports.input_ports(config, 1024)}["maskGlobal"] == (
+        1,
+        1024,
+    )
+
+
 def test_a_missing_and_an_unknown_tensor_are_named(toy: Path) -> None:
     gguf = reader.read(toy)
     config = gemma3.read_config(gguf)
