@@ -40,4 +40,6 @@ def run(stage: str, main: Callable[[], None]) -> None:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes JSON that is the same for the same value."""
     with whole_file(path) as partial:
-        partial.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", "utf-8")
+        partial.write_text(
+            json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n", "utf-8"
+        )

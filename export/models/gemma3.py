@@ -81,6 +81,11 @@ def _check_heads(gguf: GgufFile, heads: int, kv_heads: int, head_dim: int, value
         raise ExportError(f"{gguf.path}: {heads} heads do not share {kv_heads} K/V heads evenly")
     if head_dim % 2:
         raise ExportError(f"{gguf.path}: heads of {head_dim} values cannot be rotated in halves")
+    rotated = gguf.integer(f"{ARCHITECTURE}.rope.dimension_count", head_dim)
+    if rotated != head_dim:
+        raise ExportError(
+            f"{gguf.path}: {rotated} rotated values of heads of {head_dim} are not supported"
+        )
     if value_dim != head_dim:
         raise ExportError(
             f"{gguf.path}: values of {value_dim} beside keys of {head_dim} are not supported"
@@ -105,9 +110,14 @@ def _window_pattern(gguf: GgufFile, layers: int) -> int:
 
 def _rope_scale(gguf: GgufFile) -> float:
     """The linear scale of the global layers' angles; 1 where the file names none."""
-    kind = gguf.string(f"{ARCHITECTURE}.rope.scaling.type", "none")
+    # As llama.cpp has it: linear where no type is named, by the old key where the new is absent.
+    kind = gguf.string(f"{ARCHITECTURE}.rope.scaling.type", "linear")
     if kind == "none":
         return 1.0
     if kind != "linear":
         raise ExportError(f"{gguf.path}: rope scaling {kind!r} is not supported; linear is")
-    return gguf.number(f"{ARCHITECTURE}.rope.scaling.factor")
+    old = gguf.number(f"{ARCHITECTURE}.rope.scale_linear", 1.0)
+    scale = gguf.number(f"{ARCHITECTURE}.rope.scaling.factor", old)
+    if scale <= 0:
+        raise ExportError(f"{gguf.path}: the rope scaling factor is {scale}; it must be positive")
+    return scale

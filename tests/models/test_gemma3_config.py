@@ -70,6 +70,8 @@ def test_a_linear_rope_scale_is_of_global_layers(gguf: GgufFile) -> None:
 
     assert gemma3.read_config(gguf).rope_scale == 1.0
     assert gemma3.read_config(scaled).rope_scale == 8.0
+    for keys in ({"rope__scaling__factor": 8.0}, {"rope__scale_linear": 8.0}):
+        assert gemma3.read_config(changed(gguf, **keys)).rope_scale == 8.0
 
 
 REFUSED: dict[str, tuple[dict[str, Value], str]] = {
@@ -87,6 +89,8 @@ REFUSED: dict[str, tuple[dict[str, Value], str]] = {
         {"block_count": 4, "attention__sliding_window_pattern": np.array([1, 0, 0, 1], bool)},
         "every n-th global was expected",
     ),
+    "a scale of 0": ({"rope__scaling__factor": 0.0}, "factor is 0.0; it must be positive"),
+    "heads rotated in part": ({"rope__dimension_count": 16}, "16 rotated values of heads of 32"),
     "yarn": ({"rope__scaling__type": "yarn"}, "rope scaling 'yarn' is not supported"),
     "a soft cap": ({"final_logit_softcapping": 30.0}, "soft cap"),
     "27B": ({"block_count": 62}, "27B is not supported"),

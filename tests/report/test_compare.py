@@ -41,6 +41,17 @@ def test_the_lowest_row_is_reported() -> None:
     assert found["lowest_k_cosine"] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("layer", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["k", "v"])
+def test_a_row_of_nan_in_any_layer_makes_the_lowest_cosine_nan(layer: int, kind: str) -> None:
+    ours = results(0)
+    for index in (1, 2):
+        ours |= {f"l{index}.kRow": ours["l0.kRow"], f"l{index}.vRow": ours["l0.vRow"]}
+    damaged = ours | {f"l{layer}.{kind}Row": np.full((1, 4), np.nan)}
+
+    assert math.isnan(compare(damaged, ours)[f"lowest_{kind}_cosine"])
+
+
 def test_top_tokens_are_counted_by_hand() -> None:
     ours, theirs = results(0), results(0)
     order = np.argsort(-theirs["logits"].ravel())

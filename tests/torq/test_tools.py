@@ -48,7 +48,7 @@ def test_canary_one_matmul_compiles_to_one_dispatch_and_equals_numpy(
 
 
 def test_the_same_module_compiles_to_the_same_bytes_wherever_everything_lies(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Case 17. Without the care that TorqTools takes, one of a few programs comes out."""
     source = random_matmul(k=640, n=512).write(tmp_path / "matmul.mlirbc")
@@ -57,6 +57,8 @@ def test_the_same_module_compiles_to_the_same_bytes_wherever_everything_lies(
         folder = tmp_path.joinpath(*["deeper"] * depth, "here")
         folder.mkdir(parents=True)
         links = folder / "tools"
+        (temporary := folder / "temporary").mkdir()
+        monkeypatch.setenv("TMPDIR", str(temporary))
         shutil.copytree(torq_tools().folder, links, symlinks=False)
         module = Path(shutil.copy(source, folder))
         paths = folder / "matmul.vmfb", folder / "timeline.csv"

@@ -28,6 +28,10 @@ _NOISE = re.compile("can't compute producers tile size|see current operation|cal
 _ERROR = re.compile(r"\berror:|Assertion|LLVM ERROR|terminate called|[Ss]egmentation|not found")
 _MAX_LINE = 500
 
+# Where the heap lies depends on these as well (measured).
+_STACK = "--stack=8388608"
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8"}
+
 # Above the programs and their launchers, below the libraries.
 _COPIED_BYTES = 1 << 20
 
@@ -74,7 +78,7 @@ class TorqTools:
         profiling = ["--torq-enable-profiling", "--torq-dump-profiling=timeline.csv"]
         with self._staged(module) as folder:
             arguments = [*flags, *(profiling if timeline else []), "module", "-o", "program"]
-            command = ["setarch", "-R", "./torq-compile", *arguments]
+            command = ["prlimit", _STACK, "setarch", "-R", "./torq-compile", *arguments]
             done = _run(
                 command,
                 timeout,
@@ -179,7 +183,14 @@ def _run(
     shown = shown or shlex.join(command)
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout, cwd=folder
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            cwd=folder,
+            # A staged program must not see the caller's TMPDIR: its length moves the heap too.
+            env=_ENVIRONMENT if folder else None,
         )
     except subprocess.TimeoutExpired:
         raise ToolError(

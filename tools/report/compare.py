@@ -31,10 +31,15 @@ def compare(outputs: dict[str, np.ndarray], reference: dict[str, np.ndarray]) ->
         "hidden_cosine": cosine(outputs["hidden"], reference["hidden"]),
         "same_top_1": bool(ours.argmax() == theirs.argmax()),
         "of_top_10": len(best[0] & best[1]),
-        "lowest_k_cosine": min(value for name, value in rows.items() if "kRow" in name),
-        "lowest_v_cosine": min(value for name, value in rows.items() if "vRow" in name),
+        "lowest_k_cosine": _lowest(rows, "kRow"),
+        "lowest_v_cosine": _lowest(rows, "vRow"),
         "row_cosines": rows,
     }
+
+
+def _lowest(rows: dict[str, float], kind: str) -> float:
+    """The lowest cosine of the rows of one kind; NaN where one of them is NaN."""
+    return float(np.min([value for name, value in rows.items() if kind in name]))
 
 
 def simulated_step(
