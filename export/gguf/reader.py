@@ -34,6 +34,10 @@ from export.errors import ExportError
 _VERSIONS = (2, 3)
 _MAX_DIMENSIONS = 4
 _MAX_KEY_BYTES = 65_535
+# Far above any model's, and small enough that a hostile file takes no time: real files have
+# hundreds of tensors, dozens of keys, and vocabularies of some 260,000 strings.
+_MAX_TENSORS = _MAX_ENTRIES = 65_536
+_MAX_STRINGS = 4_194_304
 # Smallest encodings: a key of no characters with a one-byte value; a tensor of no name, one axis.
 _LEAST_ENTRY_BYTES = 8 + 4 + 1
 _LEAST_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
@@ -150,6 +154,8 @@ def read(path: Path) -> GgufFile:
     Raises ExportError, naming the field and its offset, where the file is not one, is cut off, or
     states a count, length, offset, type or alignment that cannot be.
     """
+    if path.exists() and not path.is_file():
+        raise ExportError(f"{path}: cannot be read as GGUF: no regular file")
     try:
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -189,9 +195,11 @@ class _Cursor:
     def unsigned(self, code: str, field: str) -> int:
         return int(self.scalar(code, field))
 
-    def count(self, field: str, least_bytes: int) -> int:
+    def count(self, field: str, least_bytes: int, most: int | None = None) -> int:
         """A count of things that take at least so many bytes each, so that it cannot be absurd."""
         value = self.unsigned("<Q", field)
+        if most is not None and most < value <= len(self.data):
+            raise self.fail(field, f"{value} is more than the {most} that this reader takes")
         if value * least_bytes > len(self.data) - self.offset:
             raise self.fail(field, f"{value} does not fit in a file of {len(self.data)} bytes")
         return value
@@ -232,8 +240,8 @@ def _header(cursor: _Cursor) -> tuple[int, int]:
         )
     if version not in _VERSIONS:
         raise ExportError(f"{cursor.path}: GGUF version {version}; 2 or 3 was expected")
-    tensor_count = cursor.count("tensor count", _LEAST_TENSOR_BYTES)
-    return tensor_count, cursor.count("metadata count", _LEAST_ENTRY_BYTES)
+    tensor_count = cursor.count("tensor count", _LEAST_TENSOR_BYTES, _MAX_TENSORS)
+    return tensor_count, cursor.count("metadata count", _LEAST_ENTRY_BYTES, _MAX_ENTRIES)
 
 
 def _metadata(cursor: _Cursor, count: int) -> dict[str, Value]:
@@ -273,7 +281,7 @@ def _entry(cursor: _Cursor, field: str) -> Value:
 
 
 def _strings(cursor: _Cursor, field: str) -> StringArray:
-    count = cursor.count(field, 8)
+    count = cursor.count(field, 8, _MAX_STRINGS)
     starts, ends = array("Q"), array("Q")
     data, offset, size = cursor.data, cursor.offset, len(cursor.data)
     unpack = struct.Struct("<Q").unpack_from

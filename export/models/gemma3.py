@@ -97,6 +97,8 @@ def _window_pattern(gguf: GgufFile, layers: int) -> int:
     key = f"{ARCHITECTURE}.attention.sliding_window_pattern"
     value = gguf.metadata.get(key, _WINDOW_PATTERN)
     if isinstance(value, np.ndarray):
+        if len(value) < layers:
+            raise ExportError(f"{gguf.path}: {key} has {len(value)} flags for {layers} layers")
         sliding = value.astype(bool).tolist()[:layers]
         pattern = sliding.index(False) + 1 if False in sliding else layers + 1
         if sliding != [layer % pattern != pattern - 1 for layer in range(layers)]:

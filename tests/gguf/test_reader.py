@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import time
 import tracemalloc
@@ -271,6 +272,24 @@ def test_a_missing_key_and_a_missing_tensor_are_named(written: Callable[[bytes],
     with pytest.raises(ExportError, match="tensor w is missing"):
         found.tensor("w")
     assert found.integer("key", 5) == 5
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [((70_000, 0), "tensor count .* 70000 is more than"), ((0, 70_000), "metadata count .* more")],
+)
+def test_more_than_any_model_has_is_refused_at_once(
+    counts: tuple[int, int], message: str, written: Callable[[bytes], Path]
+) -> None:
+    with pytest.raises(ExportError, match=message):
+        reader.read(written(file(counts=counts, data=bytes(4_000_000))))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(ExportError, match="no regular file"):
+        reader.read(tmp_path / "pipe")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

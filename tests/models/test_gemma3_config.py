@@ -85,6 +85,10 @@ REFUSED: dict[str, tuple[dict[str, Value], str]] = {
     ),
     "other values": ({"attention__value_length": 16}, "values of 16 beside keys of 32"),
     "a negative pattern": ({"attention__sliding_window_pattern": -1}, "pattern is -1"),
+    "fewer flags than layers": (
+        {"block_count": 4_000_000_000, "attention__sliding_window_pattern": np.ones(4, bool)},
+        "has 4 flags for 4000000000 layers",
+    ),
     "flags with no period": (
         {"block_count": 4, "attention__sliding_window_pattern": np.array([1, 0, 0, 1], bool)},
         "every n-th global was expected",
