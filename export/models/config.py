@@ -51,6 +51,10 @@ class DecoderConfig:
         """Whether a layer attends to the window only."""
         return layer % self.window_pattern != self.window_pattern - 1
 
+    def kind(self, layer: int) -> str:
+        """The kind of a layer, "Sliding" or "Global": the suffix of its kind's ports."""
+        return "Sliding" if self.is_sliding(layer) else "Global"
+
     def matrix_shapes(self, layer: int) -> dict[str, tuple[int, int]]:
         """The projections of one layer by GGUF tensor name, each with its shape (n, k)."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim

@@ -208,7 +208,7 @@ def step(
     x = embedded
     rows = []
     for layer, past in enumerate(cache):
-        kind = kinds["Sliding" if config.is_sliding(layer) else "Global"]
+        kind = kinds[config.kind(layer)]
         with jax.named_scope(f"blk.{layer}"):
             x, row = _block(config, weights, f"blk.{layer}", x, kind, past)
         rows.append(row)

@@ -34,46 +34,53 @@ def read_config(gguf: GgufFile) -> DecoderConfig:
             f"{gguf.path}: architecture {architecture!r} is not supported; {ARCHITECTURE} is"
         )
 
-    def positive(key: str, default: int | None = None) -> int:
-        value = gguf.integer(f"{ARCHITECTURE}.{key}", default)
-        if value <= 0:
-            raise ExportError(f"{gguf.path}: {ARCHITECTURE}.{key} is {value}; it must be positive")
-        return value
-
-    def number(key: str, default: float) -> float:
-        value = gguf.number(f"{ARCHITECTURE}.{key}", default)
-        if value <= 0:
-            raise ExportError(f"{gguf.path}: {ARCHITECTURE}.{key} is {value}; it must be positive")
-        return value
-
     if gguf.number(f"{ARCHITECTURE}.final_logit_softcapping", 0.0):
         raise ExportError(f"{gguf.path}: a final soft cap of the logits is not supported")
-    layers = positive("block_count")
+    layers = _size(gguf, "block_count")
     if layers == _LAYERS_OF_27B:
         raise ExportError(f"{gguf.path}: Gemma 3 27B is not supported; it does not fit the SL2610")
-    hidden_size, heads = positive("embedding_length"), positive("attention.head_count")
-    kv_heads = positive("attention.head_count_kv", heads)
-    head_dim = positive("attention.key_length", hidden_size // heads)
-    _check_heads(gguf, heads, kv_heads, head_dim, positive("attention.value_length", head_dim))
+    hidden_size, heads = _size(gguf, "embedding_length"), _size(gguf, "attention.head_count")
+    kv_heads = _size(gguf, "attention.head_count_kv", heads)
+    head_dim = _size(gguf, "attention.key_length", hidden_size // heads)
+    _check_heads(gguf, heads, kv_heads, head_dim, _size(gguf, "attention.value_length", head_dim))
     return DecoderConfig(
         architecture=architecture,
         layers=layers,
         hidden_size=hidden_size,
-        ffn_size=positive("feed_forward_length"),
+        ffn_size=_size(gguf, "feed_forward_length"),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
         vocabulary=gguf.tensor("token_embd.weight").shape[0],
-        context_length=positive("context_length"),
-        rms_epsilon=number("attention.layer_norm_rms_epsilon", _RMS_EPSILON),
-        window=positive("attention.sliding_window"),
+        context_length=_size(gguf, "context_length"),
+        rms_epsilon=_number(gguf, "attention.layer_norm_rms_epsilon", _RMS_EPSILON),
+        window=_size(gguf, "attention.sliding_window"),
         window_pattern=_window_pattern(gguf, layers),
-        rope_base=number("rope.freq_base", _ROPE_BASE),
-        rope_base_sliding=number("rope.freq_base_swa", _ROPE_BASE_SLIDING),
+        rope_base=_number(gguf, "rope.freq_base", _ROPE_BASE),
+        rope_base_sliding=_number(gguf, "rope.freq_base_swa", _ROPE_BASE_SLIDING),
         rope_scale=_rope_scale(gguf),
         embedding_scale=math.sqrt(hidden_size),
         query_scale=1 / math.sqrt(head_dim),
     )
+
+
+def _size(gguf: GgufFile, key: str, default: int | None = None) -> int:
+    """A positive integer of the architecture's keys."""
+    value = gguf.integer(f"{ARCHITECTURE}.{key}", default)
+    _require_positive(gguf, key, value)
+    return value
+
+
+def _number(gguf: GgufFile, key: str, default: float) -> float:
+    """A positive number of the architecture's keys."""
+    value = gguf.number(f"{ARCHITECTURE}.{key}", default)
+    _require_positive(gguf, key, value)
+    return value
+
+
+def _require_positive(gguf: GgufFile, key: str, value: float) -> None:
+    if value <= 0:
+        raise ExportError(f"{gguf.path}: {ARCHITECTURE}.{key} is {value}; it must be positive")
 
 
 def _check_heads(gguf: GgufFile, heads: int, kv_heads: int, head_dim: int, value_dim: int) -> None:
@@ -104,10 +111,7 @@ def _window_pattern(gguf: GgufFile, layers: int) -> int:
         if sliding != [layer % pattern != pattern - 1 for layer in range(layers)]:
             raise ExportError(f"{gguf.path}: {key} is {sliding}; every n-th global was expected")
         return pattern
-    pattern = gguf.integer(key, _WINDOW_PATTERN)
-    if pattern <= 0:
-        raise ExportError(f"{gguf.path}: {key} is {pattern}; it must be positive")
-    return pattern
+    return _size(gguf, "attention.sliding_window_pattern", _WINDOW_PATTERN)
 
 
 def _rope_scale(gguf: GgufFile) -> float:
@@ -119,7 +123,4 @@ def _rope_scale(gguf: GgufFile) -> float:
     if kind != "linear":
         raise ExportError(f"{gguf.path}: rope scaling {kind!r} is not supported; linear is")
     old = gguf.number(f"{ARCHITECTURE}.rope.scale_linear", 1.0)
-    scale = gguf.number(f"{ARCHITECTURE}.rope.scaling.factor", old)
-    if scale <= 0:
-        raise ExportError(f"{gguf.path}: the rope scaling factor is {scale}; it must be positive")
-    return scale
+    return _number(gguf, "rope.scaling.factor", old)

@@ -23,9 +23,7 @@ def describe(
         "context": context,
         "packing": asdict(packing),
         "layer_kinds": [asdict(kind) for kind in layer_kinds(config, context)],
-        "layers": [
-            "Sliding" if config.is_sliding(layer) else "Global" for layer in range(config.layers)
-        ],
+        "layers": [config.kind(layer) for layer in range(config.layers)],
         "inputs": [_port(port.name, port.shape) for port in input_ports(config, context)],
         "outputs": [_port(port.name, port.shape) for port in output_ports(config)],
         "tensors": [asdict(record) | {"shape": [*record.shape]} for record in weights.records],

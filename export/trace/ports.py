@@ -88,7 +88,7 @@ def input_ports(config: DecoderConfig, context: int) -> tuple[Port, ...]:
     ports += [Port(f"mask{kind.name}", (1, kind.past)) for kind in kinds]
     past_of = {kind.name: kind.past for kind in kinds}
     for layer in range(config.layers):
-        past = past_of["Sliding" if config.is_sliding(layer) else "Global"]
+        past = past_of[config.kind(layer)]
         ports.append(Port(f"l{layer}.k", (config.kv_heads, config.head_dim, past)))
         ports.append(Port(f"l{layer}.v", (config.kv_heads, past, config.head_dim)))
     return tuple(ports)

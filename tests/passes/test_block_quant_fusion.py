@@ -66,15 +66,20 @@ def test_two_matmuls_of_one_signature_share_their_function(tmp_path: Path) -> No
     assert out.count("func.func private") == 1
 
 
-def test_columns_that_meet_in_a_concatenate_are_one_matmul_of_two_parts(tmp_path: Path) -> None:
+def two_parts_that_meet(axis: int, joined: str, second_x: str = "%x") -> str:
+    """Two packed matmuls, of %x and another input, whose results meet along an axis."""
     again = (NO_ZERO_POINT + FLATTEN).replace("%w ", "%w2 ").replace("%m ", "%m2 ")
-    second = DOT.replace("%r", "%r2").replace("%m", "%m2")
-    join = """    %j = stablehlo.concatenate %r, %r2, dim = 2
-        : (tensor<1x1x8xf32>, tensor<1x1x8xf32>) -> tensor<1x1x16xf32>
+    second = DOT.replace("%r", "%r2").replace("%m", "%m2").replace("%x", second_x)
+    join = f"""    %j = stablehlo.concatenate %r, %r2, dim = {axis}
+        : (tensor<1x1x8xf32>, tensor<1x1x8xf32>) -> tensor<{joined}xf32>
 """
     text = HEAD + NO_ZERO_POINT + FLATTEN + DOT + again + second + join + TAIL
-    text = text.replace("return %r : tensor<1x1x8xf32>", "return %j : tensor<1x1x16xf32>")
-    text = text.replace("-> tensor<1x1x8xf32> {\n    %q", "-> tensor<1x1x16xf32> {\n    %q")
+    text = text.replace("return %r : tensor<1x1x8xf32>", f"return %j : tensor<{joined}xf32>")
+    return text.replace("-> tensor<1x1x8xf32> {\n    %q", f"-> tensor<{joined}xf32> {{\n    %q")
+
+
+def test_columns_that_meet_in_a_concatenate_are_one_matmul_of_two_parts(tmp_path: Path) -> None:
+    text = two_parts_that_meet(2, "1x1x16")
 
     out, counts = rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=1))
 
@@ -84,14 +89,7 @@ def test_columns_that_meet_in_a_concatenate_are_one_matmul_of_two_parts(tmp_path
 
 
 def test_columns_of_two_inputs_are_two_matmuls(tmp_path: Path) -> None:
-    again = (NO_ZERO_POINT + FLATTEN).replace("%w ", "%w2 ").replace("%m ", "%m2 ")
-    second = DOT.replace("%r", "%r2").replace("%m", "%m2").replace("%x", "%y")
-    join = """    %j = stablehlo.concatenate %r, %r2, dim = 2
-        : (tensor<1x1x8xf32>, tensor<1x1x8xf32>) -> tensor<1x1x16xf32>
-"""
-    text = HEAD + NO_ZERO_POINT + FLATTEN + DOT + again + second + join + TAIL
-    text = text.replace("return %r : tensor<1x1x8xf32>", "return %j : tensor<1x1x16xf32>")
-    text = text.replace("-> tensor<1x1x8xf32> {\n    %q", "-> tensor<1x1x16xf32> {\n    %q")
+    text = two_parts_that_meet(2, "1x1x16", second_x="%y")
 
     out, counts = rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=2))
 
@@ -190,14 +188,7 @@ def test_a_zero_point_of_every_value_is_left_and_named(tmp_path: Path) -> None:
 
 
 def test_results_that_meet_along_another_axis_are_two_matmuls(tmp_path: Path) -> None:
-    again = (NO_ZERO_POINT + FLATTEN).replace("%w ", "%w2 ").replace("%m ", "%m2 ")
-    second = DOT.replace("%r", "%r2").replace("%m", "%m2")
-    join = """    %j = stablehlo.concatenate %r, %r2, dim = 1
-        : (tensor<1x1x8xf32>, tensor<1x1x8xf32>) -> tensor<1x2x8xf32>
-"""
-    text = HEAD + NO_ZERO_POINT + FLATTEN + DOT + again + second + join + TAIL
-    text = text.replace("return %r : tensor<1x1x8xf32>", "return %j : tensor<1x2x8xf32>")
-    text = text.replace("-> tensor<1x1x8xf32> {\n    %q", "-> tensor<1x2x8xf32> {\n    %q")
+    text = two_parts_that_meet(1, "1x2x8")
 
     _, counts = rewrite(tmp_path, text, partial(block_quant_fusion.fuse, expected=2))
 

@@ -10,15 +10,12 @@ TorqInfo = provider(
     fields = {
         "compiler": "File: torq-compile.",
         "files": "depset of File: everything that any of the programs needs to run.",
-        "iree_compiler": "File: iree-compile, for the CPU.",
-        "iree_runner": "File: iree-run-module.",
-        "opt": "File: iree-opt with Torq's passes.",
         "runner": "File: torq-run-module, which holds the simulator.",
         "version": "string: the release.",
     },
 )
 
-_PROGRAMS = ["compiler", "iree_compiler", "iree_runner", "opt", "runner"]
+_PROGRAMS = ["compiler", "runner"]
 
 def _torq_toolchain_impl(ctx):
     programs = {name: getattr(ctx.file, name) for name in _PROGRAMS}

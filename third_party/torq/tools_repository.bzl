@@ -68,9 +68,6 @@ package(default_visibility = ["//visibility:public"])
 torq_toolchain(
     name = "tools",
     compiler = "bin/torq-compile",
-    iree_compiler = "bin/iree-compile",
-    iree_runner = "bin/iree-run-module",
-    opt = "bin/iree-opt",
     runner = "bin/torq-run-module",
     support = glob(["bin/*"]),
     version = "{version}",

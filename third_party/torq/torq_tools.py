@@ -112,10 +112,6 @@ class TorqTools:
             (folder / "module").symlink_to(module.resolve())
             yield folder
 
-    def iree_compile(self, arguments: Sequence[str], timeout: float) -> None:
-        """Runs iree-compile, for programs on the CPU, under the same rules."""
-        self._run("iree-compile", arguments, timeout)
-
     def dispatches(self, program: Path) -> list[str]:
         """The names of the dispatches in a compiled program."""
         with tempfile.TemporaryDirectory() as scratch:
@@ -136,29 +132,8 @@ class TorqTools:
         timeout: seconds. Raises ToolError where it fails, takes longer, or leaves a result of
         another size than its Output says.
         """
-        return self._call("torq-run-module", "torq", program, inputs, outputs, timeout)
-
-    def run_on_cpu(
-        self,
-        program: Path,
-        inputs: Sequence[np.ndarray],
-        outputs: Sequence[Output],
-        timeout: float,
-    ) -> list[np.ndarray]:
-        """Runs `main` of a program that iree-compile made, under the same rules."""
-        return self._call("iree-run-module", "local-sync", program, inputs, outputs, timeout)
-
-    def _call(
-        self,
-        runner: str,
-        device: str,
-        program: Path,
-        inputs: Sequence[np.ndarray],
-        outputs: Sequence[Output],
-        timeout: float,
-    ) -> list[np.ndarray]:
         with tempfile.TemporaryDirectory() as scratch:
-            arguments = [f"--module={program}", f"--device={device}", "--function=main"]
+            arguments = [f"--module={program}", "--device=torq", "--function=main"]
             for index, value in enumerate(inputs):
                 file = Path(scratch) / f"input{index}.bin"
                 file.write_bytes(np.ascontiguousarray(value).tobytes())
@@ -166,7 +141,7 @@ class TorqTools:
                 arguments.append(f"--input={kind}=@{file}")
             files = [Path(scratch) / f"output{index}.bin" for index in range(len(outputs))]
             arguments += [f"--output=@{file}" for file in files]
-            self._run(runner, arguments, timeout)
+            self._run("torq-run-module", arguments, timeout)
             return [_result(file, output) for file, output in zip(files, outputs, strict=True)]
 
     def _run(

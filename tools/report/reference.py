@@ -66,7 +66,7 @@ class ReferenceDecoder:
             port.name: np.asarray(value) for port, value in zip(self.outputs, results, strict=True)
         }
         for layer in range(self.config.layers):
-            kind = self._kinds["Sliding" if self.config.is_sliding(layer) else "Global"]
+            kind = self._kinds[self.config.kind(layer)]
             slot = kind.slot(self.position)
             self._cache[f"l{layer}.k"][:, :, slot] = named[f"l{layer}.kRow"][:, :, 0]
             self._cache[f"l{layer}.v"][:, slot] = named[f"l{layer}.vRow"][:, 0]
