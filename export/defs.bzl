@@ -12,6 +12,7 @@
 load(
     "//export/private:stages.bzl",
     "bf16_step",
+    "cpu_program",
     "fused_step",
     "torq_bundle",
     "torq_program",
@@ -33,7 +34,8 @@ def torq_decoder(
     """Makes one label for each artifact of an export.
 
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
-    `:NAME.vmfb` are the stages before it; `:NAME.report` compares it with float32.
+    `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
+    `:NAME.report` compares the bundle with float32.
 
     Args:
       name: the bundle's name.
@@ -78,11 +80,18 @@ def torq_decoder(
         step = name + ".bf16",
         **kwargs
     )
+    cpu_program(
+        name = name + ".cpu",
+        step = name + ".fused",
+        **kwargs
+    )
     torq_bundle(
         name = name,
         checkpoint = gguf,
         checkpoint_info = checkpoint_info,
-        program = name + ".vmfb",
+        cpu = name + ".cpu",
+        fused = name + ".fused",
+        torq = name + ".vmfb",
         **kwargs
     )
     step_report(

@@ -56,6 +56,11 @@ class Tokenizer:
         """The text of tokens; control tokens have none, bytes that are not UTF-8 become U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", errors="replace")
 
+    @property
+    def size(self) -> int:
+        """The number of tokens."""
+        return int(self.processor.get_piece_size())
+
     def token_bytes(self, token: int) -> bytes:
         """The bytes that one token stands for, which may be a part of a character."""
         piece: str = self.processor.id_to_piece(token)

@@ -1,7 +1,7 @@
-"""Writes a bundle: a folder with the compiled step, embedding rows, tokenizer and a manifest.
+"""Writes a bundle: a folder with the step's programs, embedding rows, tokenizer and a manifest.
 
-bundle --name=NAME --gguf=FILE --checkpoint_info=JSON --description=JSON --program=FILE
-       --counts=STAGE=JSON … --torq_version=V --bundle=FOLDER
+bundle --name=NAME --gguf=FILE --checkpoint_info=JSON --description=JSON --torq_program=FILE
+       --cpu_program=FILE --stablehlo=FILE --counts=STAGE=JSON … --torq_version=V --bundle=FOLDER
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _INFO = flags.DEFINE_string(
     "checkpoint_info", None, "JSON: the checkpoint's name and licence.", required=True
 )
 _DESCRIPTION = flags.DEFINE_string("description", None, "JSON of the traced step.", required=True)
-_PROGRAM = flags.DEFINE_string("program", None, "The compiled step.", required=True)
+_TORQ = flags.DEFINE_string("torq_program", None, "The step for the NPU.", required=True)
+_CPU = flags.DEFINE_string("cpu_program", None, "The step for a CPU.", required=True)
+_STABLEHLO = flags.DEFINE_string("stablehlo", None, "The fused step.", required=True)
 _COUNTS = flags.DEFINE_multi_string("counts", [], "STAGE=JSON: what a stage counted.")
 _TORQ_VERSION = flags.DEFINE_string("torq_version", None, "The Torq release.", required=True)
 _BUNDLE = flags.DEFINE_string("bundle", None, "The folder to write.", required=True)
@@ -50,12 +52,12 @@ def main() -> None:
     folder = Path(_BUNDLE.value)
     folder.mkdir(parents=True, exist_ok=True)
     gguf = reader.read(Path(_GGUF.value))
-    program, rows = folder / "model.vmfb", folder / "embedding.bin"
-    shutil.copyfile(_PROGRAM.value, program)
-    embedding = write_embedding(gguf, rows)
+    embedding = write_embedding(gguf, folder / "embedding.bin")
     words = vocabulary(gguf)
     tokenizer = folder / "tokenizer.model"
     tokenizer.write_bytes(words.model)
+    for program, source in (("torq", _TORQ), ("cpu", _CPU), ("stablehlo", _STABLEHLO)):
+        shutil.copyfile(source.value, folder / manifest.PROGRAMS[program])
     stages = {stage: _json(path) for stage, path in (item.split("=", 1) for item in _COUNTS.value)}
     content = manifest.build(
         name=_NAME.value,
@@ -65,7 +67,7 @@ def main() -> None:
         tokenizer={"file": tokenizer.name, **words.description},
         stages=stages,
         torq_version=_TORQ_VERSION.value,
-        digests={path.name: digest(path) for path in (program, rows, tokenizer)},
+        digests={path.name: digest(path) for path in sorted(folder.iterdir())},
     )
     cli.write_json(folder / manifest.FILE, content)
 

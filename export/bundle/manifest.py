@@ -11,7 +11,10 @@ import jsonschema
 from export.errors import ExportError
 
 FILE = "manifest.json"
-VERSION = 1
+VERSION = 2
+
+# The files of the step's programs.
+PROGRAMS = {"torq": "model.vmfb", "cpu": "cpu.vmfb", "stablehlo": "step.mlirbc"}
 
 _SCHEMA = Path(__file__).with_name("manifest.schema.json")
 
@@ -47,7 +50,11 @@ def build(
         "outputs": description["outputs"],
         "embedding": embedding | {"scale": description["model"]["embedding_scale"]},
         "tokenizer": tokenizer,
-        "program": {"file": "model.vmfb", "function": "main", "target": "SL2610"},
+        "programs": {
+            "torq": _program("torq", "SL2610", "bf16"),
+            "cpu": _program("cpu", stages["cpu"]["target"], "f32"),
+            "stablehlo": _program("stablehlo", "any", "f32"),
+        },
         "packing": description["packing"],
         "tensors": description["tensors"],
         "counts": {
@@ -64,11 +71,16 @@ def build(
             **description["tools"],
             **compiled["tools"],
             "torq_flags": compiled["flags"],
+            "cpu_flags": stages["cpu"]["flags"],
         },
         "digests": digests,
     }
     validate(content)
     return content
+
+
+def _program(name: str, target: str, dtype: str) -> dict[str, str]:
+    return {"file": PROGRAMS[name], "function": "main", "target": target, "dtype": dtype}
 
 
 def validate(content: dict[str, Any]) -> None:

@@ -17,8 +17,7 @@ from iree.compiler.dialects import arith, linalg, tensor
 from export.errors import ExportError
 from export.passes import ir as passes_ir
 from export.passes.block_quant_fusion import FUSED, calls
-
-_PARALLEL = "#linalg.iterator_type<parallel>"
+from export.passes.linalg_generic import generic
 
 
 @dataclass(frozen=True)
@@ -92,26 +91,14 @@ def _elementwise(scalar: str, wide: ir.Value, *inputs: ir.Value) -> ir.Value:
     for value in (*inputs, wide):
         per_block = ir.RankedTensorType(value.type).shape[1] == 1
         middle = ir.AffineConstantExpr.get(0) if per_block else i
-        maps.append(ir.AffineMapAttr.get(ir.AffineMap.get(3, 0, [block, middle, n])))
-    operation = ir.Operation.create(
-        "linalg.generic",
-        results=[wide.type],
-        operands=[*inputs, wide],
-        attributes={
-            "indexing_maps": ir.ArrayAttr.get(maps),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(_PARALLEL)] * 3),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
-        },
-        regions=1,
-    )
-    elements = [ir.RankedTensorType(value.type).element_type for value in (*inputs, wide)]
-    body = ir.Block.create_at_start(operation.regions[0], elements)
-    with ir.InsertionPoint(body):
-        result = ir.Operation.create(
-            scalar, results=[elements[-1]], operands=list(body.arguments[: len(inputs)])
-        )
-        ir.Operation.create("linalg.yield", operands=[result.results[0]])
-    return operation.results[0]
+        maps.append(ir.AffineMap.get(3, 0, [block, middle, n]))
+    element = ir.RankedTensorType(wide.type).element_type
+
+    def apply(*values: ir.Value) -> ir.Value:
+        return ir.Operation.create(scalar, results=[element], operands=list(values[:-1])).result
+
+    pairs = list(zip((*inputs, wide), maps, strict=True))
+    return generic(pairs[:-1], pairs[-1], ["parallel"] * 3, apply)
 
 
 def _reassociate(name: str, value: ir.Value, groups: list[list[int]], shape: list[int]) -> ir.Value:

@@ -4,10 +4,12 @@
     fused_step(name = "m.fused", step = ":m.traced")
     bf16_step(name = "m.bf16", step = ":m.fused")
     torq_program(name = "m.vmfb", step = ":m.bf16")
-    torq_bundle(name = "m", program = ":m.vmfb", checkpoint = …, checkpoint_info = …)
+    cpu_program(name = "m.cpu", step = ":m.fused")
+    torq_bundle(name = "m", torq = ":m.vmfb", cpu = ":m.cpu", fused = ":m.fused", checkpoint = …)
 """
 
 load("//export:stage_arguments.bzl", "stage_arguments")
+load("//export/cpu:flags.bzl", "CPU_FLAGS", "CPU_TARGET")
 load("//export/torq:flags.bzl", "TORQ_FLAGS")
 
 StepInfo = provider(
@@ -166,8 +168,45 @@ torq_program = rule(
     toolchains = ["//third_party/torq:toolchain_type"],
 )
 
+def _cpu_program_impl(ctx):
+    step = ctx.attr.step[StepInfo]
+    program = ctx.actions.declare_file(ctx.label.name + ".vmfb")
+    counts = ctx.actions.declare_file(ctx.label.name + ".json")
+    arguments = stage_arguments(ctx)
+    arguments.add(step.module, format = "--module=%s")
+    arguments.add(program, format = "--program=%s")
+    arguments.add(counts, format = "--counts=%s")
+    arguments.add(CPU_TARGET, format = "--target=%s")
+    arguments.add_all(CPU_FLAGS, format_each = "--flag=%s")
+    ctx.actions.run(
+        arguments = [arguments],
+        executable = ctx.executable._compile,
+        inputs = [step.module],
+        mnemonic = "CpuCompile",
+        outputs = [program, counts],
+        progress_message = "Compiling %s for the CPU" % ctx.label,
+    )
+    return _providers(ctx, program, StepInfo(
+        counts = dict(step.counts, cpu = counts),
+        description = step.description,
+        module = None,
+        program = program,
+    ))
+
+cpu_program = rule(
+    implementation = _cpu_program_impl,
+    attrs = {
+        "step": attr.label(doc = "The fused stage.", mandatory = True, providers = [StepInfo]),
+        "_compile": attr.label(cfg = "exec", default = "//export/cpu:compile", executable = True),
+    },
+    doc = "Compiles the fused float32 step for the CPU of a development machine.",
+)
+
 def _torq_bundle_impl(ctx):
-    step = ctx.attr.program[StepInfo]
+    step = ctx.attr.torq[StepInfo]
+    cpu = ctx.attr.cpu[StepInfo]
+    fused = ctx.attr.fused[StepInfo]
+    counts = dict(cpu.counts, **step.counts)
     torq = ctx.toolchains["//third_party/torq:toolchain_type"].torq
     bundle = ctx.actions.declare_directory(ctx.label.name)
     arguments = stage_arguments(ctx)
@@ -175,9 +214,11 @@ def _torq_bundle_impl(ctx):
     arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
     arguments.add(ctx.file.checkpoint_info, format = "--checkpoint_info=%s")
     arguments.add(step.description, format = "--description=%s")
-    arguments.add(step.program, format = "--program=%s")
+    arguments.add(step.program, format = "--torq_program=%s")
+    arguments.add(cpu.program, format = "--cpu_program=%s")
+    arguments.add(fused.module, format = "--stablehlo=%s")
     arguments.add_all(
-        ["%s=%s" % (stage, file.path) for stage, file in step.counts.items()],
+        ["%s=%s" % (stage, file.path) for stage, file in counts.items()],
         format_each = "--counts=%s",
     )
     arguments.add(torq.version, format = "--torq_version=%s")
@@ -188,9 +229,11 @@ def _torq_bundle_impl(ctx):
         inputs = [
             ctx.file.checkpoint,
             ctx.file.checkpoint_info,
+            cpu.program,
+            fused.module,
             step.description,
             step.program,
-        ] + step.counts.values(),
+        ] + counts.values(),
         mnemonic = "TorqBundle",
         outputs = [bundle],
         progress_message = "Writing the bundle %s" % ctx.label,
@@ -206,9 +249,11 @@ torq_bundle = rule(
             doc = "Name and licence of the checkpoint.",
             mandatory = True,
         ),
-        "program": attr.label(doc = "The compiled step.", mandatory = True, providers = [StepInfo]),
+        "cpu": attr.label(doc = "The step for a CPU.", mandatory = True, providers = [StepInfo]),
+        "fused": attr.label(doc = "The fused stage.", mandatory = True, providers = [StepInfo]),
+        "torq": attr.label(doc = "The step for the NPU.", mandatory = True, providers = [StepInfo]),
         "_bundle": attr.label(cfg = "exec", default = "//export/bundle", executable = True),
     },
-    doc = "A folder with the program, the embedding rows and a manifest.",
+    doc = "A folder with the programs, the embedding rows, the tokenizer and a manifest.",
     toolchains = ["//third_party/torq:toolchain_type"],
 )

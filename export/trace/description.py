@@ -10,9 +10,6 @@ from export.models.config import DecoderConfig
 from export.trace.ports import input_ports, layer_kinds, output_ports
 from export.trace.weights import Packing, StepWeights
 
-# The dtype of every port, once the bf16 pass has run.
-_DTYPE = "bf16"
-
 
 def describe(
     config: DecoderConfig, context: int, packing: Packing, weights: StepWeights
@@ -35,4 +32,4 @@ def describe(
 
 
 def _port(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
-    return {"name": name, "shape": list(shape), "dtype": _DTYPE}
+    return {"name": name, "shape": list(shape)}

@@ -40,6 +40,7 @@ def content(tmp_path: Path) -> dict[str, Any]:
         tokenizer={"file": "tokenizer.model", **vocabulary(gguf).description},
         stages={
             "fuse": {"fused": 15, "parts": 15},
+            "cpu": {"target": "x86-64-v3", "flags": ["--iree-input-type=auto"]},
             "bf16": {"values": 3, "constants": 2, "conversions": 1},
             "compile": COMPILED,
         },
@@ -49,7 +50,7 @@ def content(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_ports_tensors_and_kinds_are_in_it(content: dict[str, Any]) -> None:
-    assert content["inputs"][0] == {"name": "embedded", "shape": [1, 1, 64], "dtype": "bf16"}
+    assert content["inputs"][0] == {"name": "embedded", "shape": [1, 1, 64]}
     assert [kind["name"] for kind in content["layer_kinds"]] == ["Global", "Sliding"]
     assert content["layers"] == ["Sliding", "Global"]
     assert content["counts"]["fusions"] == 15
@@ -59,9 +60,9 @@ def test_ports_tensors_and_kinds_are_in_it(content: dict[str, Any]) -> None:
 
 # Every level of the manifest, a value that may not stand there, and the place that the error names.
 WRONG: dict[str, tuple[list[str | int], object, str]] = {
-    "another version": (["version"], 2, "version"),
+    "another version": (["version"], 1, "version"),
     "two dispatches": (["counts", "dispatches"], 2, "counts/dispatches"),
-    "a port in f32": (["inputs", 0, "dtype"], "f32", "inputs/0/dtype"),
+    "a torq program in f32": (["programs", "torq", "dtype"], "f32", "programs/torq/dtype"),
     "a port of size 0": (["outputs", 1, "shape"], [0], "outputs/1/shape/0"),
     "a short digest": (["checkpoint", "sha256"], "abc", "checkpoint/sha256"),
     "an unknown field": (["extra"], 1, "the top level"),

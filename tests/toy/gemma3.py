@@ -33,6 +33,19 @@ _BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 _USER_DEFINED = ["  ", "▁▁"]
 _CONTROL_TOKENS = ["<pad>", "<eos>", "<bos>", "<unk>"]
 
+# What FunctionGemma's vocabulary has beside Gemma's.
+FUNCTION_TOKENS = (
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<start_function_declaration>",
+    "<end_function_declaration>",
+    "<start_function_call>",
+    "<end_function_call>",
+    "<start_function_response>",
+    "<end_function_response>",
+    "<escape>",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Toy:
@@ -41,6 +54,8 @@ class Toy:
     types: the type of a matrix by the name of its tensor's last part, such as "ffn_up", or by its
     whole name; `default_type` for the others.
     written_keys: False leaves out the keys that real files leave out too.
+    control: control tokens beside Gemma's four; they are the vocabulary's last.
+    chat_template: "" for none.
     """
 
     layers: int = 2
@@ -57,6 +72,8 @@ class Toy:
     rope_base_sliding: float = 10_000.0
     rope_scale: float = 1.0
     written_keys: bool = True
+    control: tuple[str, ...] = ()
+    chat_template: str = ""
     default_type: str = "F32"
     types: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
@@ -99,10 +116,11 @@ class Toy:
             writer.add_float32("gemma3.rope.freq_base_swa", self.rope_base_sliding)
 
     def _write_vocabulary(self, writer: GGUFWriter) -> None:
-        words = ["▁", *(f"▁w{index}" for index in range(self.vocabulary - 263))]
-        tokens = [*_CONTROL_TOKENS, *_BYTE_TOKENS, *_USER_DEFINED, *words]
+        words = ["▁", *(f"▁w{index}" for index in range(self.vocabulary - 263 - len(self.control)))]
+        tokens = [*_CONTROL_TOKENS, *_BYTE_TOKENS, *_USER_DEFINED, *words, *self.control]
         kinds = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * 256
         kinds += [TokenType.USER_DEFINED] * 2 + [TokenType.NORMAL] * len(words)
+        kinds += [TokenType.CONTROL] * len(self.control)
         writer.add_tokenizer_model("llama")
         writer.add_token_list(tokens)
         writer.add_token_scores([-float(index) for index in range(len(tokens))])
@@ -112,6 +130,8 @@ class Toy:
         writer.add_eos_token_id(1)
         writer.add_unk_token_id(3)
         writer.add_pad_token_id(0)
+        if self.chat_template:
+            writer.add_chat_template(self.chat_template)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim

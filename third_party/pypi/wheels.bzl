@@ -11,6 +11,9 @@ load("//third_party/python:host_python.bzl", "find_python")
 
 _MIN_PIP = "-m pip --version"
 
+# Platforms of markers that no machine of this workspace has.
+_ELSEWHERE = ["emscripten", "win32"]
+
 _INDEX = """load("@{workspace}//third_party/pypi:wheels.bzl", "wheel")
 
 # Package to the lines of the requirements file that lock it.
@@ -39,7 +42,8 @@ def _locked(text):
         if not line.startswith(" "):
             requirement = line.split(";")
             marker = requirement[1] if len(requirement) > 1 else ""
-            current = None if "win32" in marker else normalise(line.split("==")[0])
+            elsewhere = [name for name in _ELSEWHERE if "sys_platform == '%s'" % name in marker]
+            current = None if elsewhere else normalise(line.split("==")[0])
             if current:
                 packages[current] = line.strip()
         elif current:

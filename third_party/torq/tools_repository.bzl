@@ -73,8 +73,17 @@ torq_toolchain(
     version = "{version}",
 )
 
+# What runs on a board, for tests of what we send there; the wheel's native part is for others.
+py_library(
+    name = "torq_runtime",
+    srcs = glob(["python/**/*.py"]),
+    imports = ["python"],
+)
+
 exports_files(["sysroot.txt"])
 """
+
+_RUNTIME_MODULES = ["__init__", "base", "profiling", "utils", "vmfb"]
 
 def _glibc(repository_ctx):
     result = repository_ctx.execute(["getconf", "GNU_LIBC_VERSION"])
@@ -84,6 +93,7 @@ def _glibc(repository_ctx):
     return tuple([int(number) for number in words[1].split(".")[:2]])
 
 def _take(repository_ctx, source, target):
+    repository_ctx.file(target, "")
     result = repository_ctx.execute(["cp", "--dereference", str(repository_ctx.path(source)), str(repository_ctx.path(target))])
     if result.return_code:
         fail("%s is not in what was fetched: %s" % (source, result.stderr))
@@ -110,6 +120,9 @@ def _torq_tools_impl(repository_ctx):
     for name, folder in _PROGRAMS.items():
         _take(repository_ctx, "unpacked/%s/%s" % (folder, name), "bin/%s.bin" % name)
         repository_ctx.file("bin/" + name, _LAUNCHER.format(program = name, start = start))
+    repository_ctx.file("python/torq/__init__.py", "")
+    for name in _RUNTIME_MODULES:
+        _take(repository_ctx, "unpacked/torq/runtime/%s.py" % name, "python/torq/runtime/%s.py" % name)
     for folder in ("wheels", "unpacked", "sysroot", "bin/.keep"):
         repository_ctx.delete(folder)
     repository_ctx.file("sysroot.txt", "\n".join(packages) + "\n")

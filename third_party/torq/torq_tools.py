@@ -54,6 +54,11 @@ class TorqTools:
 
     folder: Path
 
+    @classmethod
+    def in_runfiles(cls) -> TorqTools:
+        """The programs that //third_party/torq:programs brings into a target's runfiles."""
+        return cls(Path(__file__).parents[3] / "torq_tools" / "bin")
+
     def version(self) -> str:
         """What torq-compile says of itself."""
         return self._run("torq-compile", ["--version"], timeout=60).stdout

@@ -49,5 +49,7 @@ def simulated_step(
     manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
     inputs = [values[port["name"]].astype(_BF16) for port in manifest["inputs"]]
     outputs = [Output(tuple(port["shape"]), _BF16) for port in manifest["outputs"]]
-    results = tools.simulate(bundle / manifest["program"]["file"], inputs, outputs, timeout)
+    results = tools.simulate(
+        bundle / manifest["programs"]["torq"]["file"], inputs, outputs, timeout
+    )
     return {port["name"]: result for port, result in zip(manifest["outputs"], results, strict=True)}

@@ -1,0 +1,8 @@
+"""What a run reports to a person."""
+
+
+class RunError(Exception):
+    """A bundle, an option, a prompt, a device or a call that cannot be used.
+
+    The message says what was found, where, what was expected, and what to do.
+    """
