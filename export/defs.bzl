@@ -20,6 +20,9 @@ load(
 )
 load("//tools/report:report.bzl", "GEMMA_PROMPT", "step_report")
 
+# What runs a bundle.
+_PROGRAMS = ["call", "chat", "serve"]
+
 def torq_decoder(
         name,
         checkpoint = None,
@@ -35,7 +38,8 @@ def torq_decoder(
 
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
     `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
-    `:NAME.report` compares the bundle with float32.
+    `:NAME.report` compares the bundle with float32. `:NAME.chat`, `:NAME.call` and `:NAME.serve`
+    run it.
 
     Args:
       name: the bundle's name.
@@ -94,6 +98,16 @@ def torq_decoder(
         torq = name + ".vmfb",
         **kwargs
     )
+    for program in _PROGRAMS:
+        native.py_binary(
+            name = "%s.%s" % (name, program),
+            srcs = ["//runtime:%s.py" % program],
+            args = ["--bundle=$(rootpath %s)" % name],
+            data = [name],
+            main = "//runtime:%s.py" % program,
+            deps = ["//runtime:" + program],
+            **kwargs
+        )
     step_report(
         name = name + ".report",
         bundle = name,

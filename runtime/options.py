@@ -74,8 +74,10 @@ def path(text: str) -> Path:
 
 
 def open_bundle() -> Bundle:
-    """The bundle of --bundle."""
-    return Bundle.open(path(_BUNDLE.value))
+    """The bundle of --bundle: from where the person is, or what a target brings with it."""
+    folder = path(_BUNDLE.value)
+    brought = Path(_BUNDLE.value)
+    return Bundle.open(brought if brought.exists() and not folder.exists() else folder)
 
 
 def sampling() -> Sampling:

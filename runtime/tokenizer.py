@@ -6,22 +6,26 @@ import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import sentencepiece
+from runtime.errors import RunError
+from runtime.token_models import KINDS, TokenModel
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """A SentencePiece vocabulary.
+    """A vocabulary.
 
-    processor: the model of the bundle.
+    model: how text is cut into pieces.
     bos, eos: ids; bos is put in front of a text where add_bos says so.
     user_defined: texts that are cut out of any text first, as tokens of their own.
     control: texts such as `<eos>`; they become tokens only where a caller trusts the text.
     """
 
-    processor: sentencepiece.SentencePieceProcessor
+    model: TokenModel
     bos: int
     eos: int
     add_bos: bool
@@ -30,9 +34,20 @@ class Tokenizer:
 
     @classmethod
     def load(cls, model: bytes, description: Mapping[str, Any]) -> Tokenizer:
-        """From a bundle's model file and what its manifest says of it."""
+        """From a bundle's model file and what its manifest says of it.
+
+        Raises RunError for a kind of vocabulary that is unknown, or a file that is none.
+        """
+        kind = description["kind"]
+        if kind not in KINDS:
+            raise RunError(f"the bundle's tokenizer is of kind {kind!r}, not {' or '.join(KINDS)}")
+        try:
+            loaded = KINDS[kind](model)
+        except Exception as error:
+            # Either library raises what it likes.
+            raise RunError(f"the bundle's tokenizer cannot be read: {error}") from None
         return cls(
-            processor=sentencepiece.SentencePieceProcessor(model_proto=model),
+            model=loaded,
             bos=description["bos"],
             eos=description["eos"],
             add_bos=description["add_bos"],
@@ -40,35 +55,43 @@ class Tokenizer:
             control=description["control"],
         )
 
+    @property
+    def size(self) -> int:
+        """The number of tokens."""
+        return self.model.size
+
     def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]:
         """The tokens of a text.
 
+        text: what is no Unicode in it (a lone surrogate, as Python reads bytes that are no UTF-8)
+            is read as U+FFFD.
         special: whether control tokens in the text are tokens (a template's) or text (a user's).
         bos: whether the beginning of a sentence comes first; None for what the checkpoint says.
         """
         ids = [self.bos] if (self.add_bos if bos is None else bos) else []
         cut = {**self.user_defined, **self.control} if special else self.user_defined
-        for fragment in _fragments(text, cut):
-            ids += [cut[fragment]] if fragment in cut else self.processor.encode(fragment)
+        for fragment in _fragments(_SURROGATE.sub("\ufffd", text), cut):
+            ids += [cut[fragment]] if fragment in cut else self.model.encode(fragment)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens; control tokens have none, bytes that are not UTF-8 become U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", errors="replace")
 
-    @property
-    def size(self) -> int:
-        """The number of tokens."""
-        return int(self.processor.get_piece_size())
-
     def token_bytes(self, token: int) -> bytes:
         """The bytes that one token stands for, which may be a part of a character."""
-        piece: str = self.processor.id_to_piece(token)
-        if self.processor.is_control(token) or self.processor.is_unknown(token):
+        if token in self._silent:
             return b""
-        if self.processor.is_byte(token):
-            return bytes([int(piece[3:5], 16)])
-        return (piece if piece in self.user_defined else piece.replace("▁", " ")).encode()
+        return self._whole.get(token) or self.model.token_bytes(token)
+
+    @cached_property
+    def _silent(self) -> frozenset[int]:
+        return frozenset(self.control.values())
+
+    @cached_property
+    def _whole(self) -> dict[int, bytes]:
+        """User-defined tokens are texts as they stand, whatever the pieces' alphabet."""
+        return {token: text.encode() for text, token in self.user_defined.items()}
 
     def stream(self, tokens: Iterator[int]) -> Iterator[str]:
         """The text of tokens as they come, never half a character."""

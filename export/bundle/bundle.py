@@ -54,7 +54,7 @@ def main() -> None:
     gguf = reader.read(Path(_GGUF.value))
     embedding = write_embedding(gguf, folder / "embedding.bin")
     words = vocabulary(gguf)
-    tokenizer = folder / "tokenizer.model"
+    tokenizer = folder / words.file
     tokenizer.write_bytes(words.model)
     for program, source in (("torq", _TORQ), ("cpu", _CPU), ("stablehlo", _STABLEHLO)):
         shutil.copyfile(source.value, folder / manifest.PROGRAMS[program])

@@ -60,6 +60,13 @@ def test_half_a_character_at_the_end_is_shown_as_damaged(tokenizer: Tokenizer) -
     assert "".join(tokenizer.stream(iter(whole))).endswith("\ufffd")
 
 
+def test_what_is_no_unicode_is_read_as_a_replacement_character(tokenizer: Tokenizer) -> None:
+    # As Python reads the bytes 61 ff c3 of a command line.
+    found = tokenizer.encode("a\udcff\udcc3", bos=False)
+
+    assert found == tokenizer.encode("a\ufffd\ufffd", bos=False)
+
+
 def test_a_text_comes_back(tokenizer: Tokenizer) -> None:
     # "▁" is how the vocabulary writes a space, so it comes back as one.
     for text in (text for text in strings(300) if "▁" not in text):
@@ -72,11 +79,12 @@ def changed(gguf: GgufFile, **keys: Value) -> GgufFile:
 
 
 WRONG: dict[str, tuple[dict[str, Value], str]] = {
-    "another kind": ({"model": "gpt2"}, "tokenizer 'gpt2' is not supported"),
-    "scores of text": ({"scores": "none"}, "scores is no array of numbers"),
-    "fewer scores": ({"scores": np.zeros(3, np.float32)}, "arrays of one length"),
-    "fewer types": ({"token_type": np.ones(3, np.int32)}, "arrays of one length"),
-    "tokens of numbers": ({"tokens": np.ones(288)}, "arrays of one length"),
+    "another kind": ({"model": "bert"}, "tokenizer 'bert' is not supported"),
+    "scores of text": ({"scores": "none"}, "scores is no array of 288 numbers"),
+    "fewer scores": ({"scores": np.zeros(3, np.float32)}, "scores is no array of 288 numbers"),
+    "fewer types": ({"token_type": np.ones(3, np.int32)}, "token_type is no array of 288"),
+    "tokens of numbers": ({"tokens": np.ones(288)}, "tokens is no array of texts"),
+    "no merges": ({"model": "gpt2"}, "merges is no array of texts"),
 }
 
 

