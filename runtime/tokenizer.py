@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from runtime.errors import RunError
+from runtime.functions.markers import MARKERS
 from runtime.token_models import KINDS, TokenModel
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -46,13 +47,17 @@ class Tokenizer:
         except Exception as error:
             # Either library raises what it likes.
             raise RunError(f"the bundle's tokenizer cannot be read: {error}") from None
+        # A file may have a form's markers as user-defined tokens, which any text can spell. They are
+        # for the form alone; llama.cpp overrides the types of such tokens too.
+        user_defined = dict(description["user_defined"])
+        markers = {name: user_defined.pop(name) for name in MARKERS & set(user_defined)}
         return cls(
             model=loaded,
             bos=description["bos"],
             eos=description["eos"],
             add_bos=description["add_bos"],
-            user_defined=description["user_defined"],
-            control=description["control"],
+            user_defined=user_defined,
+            control={**description["control"], **markers},
         )
 
     @property

@@ -8,3 +8,8 @@ START_CALL, END_CALL = "<start_function_call>", "<end_function_call>"
 START_RESPONSE, END_RESPONSE = "<start_function_response>", "<end_function_response>"
 ESCAPE = "<escape>"
 BOS = "<bos>"
+
+MARKERS = frozenset(
+    {START_TURN, END_TURN, START_DECLARATION, END_DECLARATION, START_CALL, END_CALL}
+    | {START_RESPONSE, END_RESPONSE, ESCAPE}
+)

@@ -60,6 +60,16 @@ def test_half_a_character_at_the_end_is_shown_as_damaged(tokenizer: Tokenizer) -
     assert "".join(tokenizer.stream(iter(whole))).endswith("\ufffd")
 
 
+def test_a_marker_that_a_file_has_as_user_defined_is_a_control_token(toy: Path) -> None:
+    words = vocabulary(reader.read(toy))
+    said = {**words.description, "user_defined": {"<escape>": 270, "  ": 260}}
+    tokenizer = Tokenizer.load(words.model, said)
+
+    assert tokenizer.control["<escape>"] == 270
+    assert 270 not in tokenizer.encode("a<escape>  b", bos=False)
+    assert 260 in tokenizer.encode("a<escape>  b", bos=False)
+
+
 def test_what_is_no_unicode_is_read_as_a_replacement_character(tokenizer: Tokenizer) -> None:
     # As Python reads the bytes 61 ff c3 of a command line.
     found = tokenizer.encode("a\udcff\udcc3", bos=False)
