@@ -26,7 +26,7 @@ from runtime.functions.execute import Execute
 from runtime.functions.grammar import Bounds
 from runtime.functions.markers import START_CALL
 from runtime.functions.parse import Reply
-from runtime.functions.schema import Function, check_arguments, load_functions
+from runtime.functions.schema import Function, load_functions
 from runtime.generate import Constraint, Limits
 from runtime.interrupt import Interrupt
 from runtime.prompting import Form, user_message
@@ -101,7 +101,7 @@ class _Rounds:
     ) -> None:
         self.interrupt = Interrupt()
         self._dialogue, self._vocabulary, self._executor = dialogue, vocabulary, executor
-        self._functions = {function.name: function for function in functions}
+        self._functions = functions
 
     def answer(self, request: str) -> None:
         """Prints the calls that a request leads to, and what is said at the end."""
@@ -133,8 +133,7 @@ class _Rounds:
 
     def _reply(self, messages: list[dict[str, Any]], number: int) -> Reply:
         """The model's next reply, its calls checked."""
-        functions = tuple(self._functions.values())
-        prompt = self._dialogue.prompt(messages, functions, _MAX_TOKENS.value)
+        prompt = self._dialogue.prompt(messages, self._functions, _MAX_TOKENS.value)
         limits = Limits(
             max_tokens=_MAX_TOKENS.value,
             stops=self._dialogue.form.stops,
@@ -154,12 +153,7 @@ class _Rounds:
             )
         if turn.stats.finish == "interrupted":
             raise KeyboardInterrupt
-        reply = self._dialogue.parsed(turn)
-        for call in reply.calls:
-            if call.name not in self._functions:
-                raise RunError(f"the model called {call.name!r}, which is not declared")
-            check_arguments(self._functions[call.name], call.arguments)
-        return reply
+        return self._dialogue.checked(turn, self._functions)
 
     def _constraint(self, number: int) -> Constraint | None:
         """The first reply must be calls; after responses the model may say what it likes."""
@@ -168,7 +162,7 @@ class _Rounds:
         tokenizer = self._dialogue.decoder.bundle.tokenizer
         constraint = CallConstraint(
             self._vocabulary,
-            tuple(self._functions.values()),
+            self._functions,
             self._dialogue.decoder.bundle.vocabulary,
             Bounds(calls=_CALLS.value),
         )

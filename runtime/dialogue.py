@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.decoder import Decoder
+from runtime.errors import RunError
+from runtime.functions.check import check_arguments
 from runtime.functions.parse import Reply, parse
 from runtime.functions.schema import Function
 from runtime.generate import Constraint, Limits, Stats, fit, generate
@@ -66,6 +68,15 @@ class Dialogue:
         if text := decoder.decode(b"", final=True):
             yield text
 
-    def parsed(self, turn: Turn) -> Reply:
-        """The reply's text and calls; CallError where a call cannot be read."""
-        return parse(self.form.shown(turn.tokens))
+    def checked(self, turn: Turn, functions: Sequence[Function]) -> Reply:
+        """The reply's text and calls.
+
+        Raises CallError where a call cannot be read, RunError where it is not as declared.
+        """
+        declared = {function.name: function for function in functions}
+        reply = parse(self.form.shown(turn.tokens))
+        for call in reply.calls:
+            if call.name not in declared:
+                raise RunError(f"the model called {call.name!r}, which is not declared")
+            check_arguments(declared[call.name], call.arguments)
+        return reply

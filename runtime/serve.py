@@ -92,7 +92,7 @@ class Model:
         if turn.stats.finish in ("length", "context"):
             # Half a call is no call.
             return Reply(self._form.shown(turn.tokens), ())
-        reply = dialogue.parsed(turn)
+        reply = dialogue.checked(turn, request.functions)
         said(reply.text)
         return reply
 

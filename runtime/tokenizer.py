@@ -47,8 +47,8 @@ class Tokenizer:
         except Exception as error:
             # Either library raises what it likes.
             raise RunError(f"the bundle's tokenizer cannot be read: {error}") from None
-        # A file may have a form's markers as user-defined tokens, which any text can spell. They are
-        # for the form alone; llama.cpp overrides the types of such tokens too.
+        # A file may have a form's markers as user-defined tokens, which any text can spell. They
+        # are for the form alone; llama.cpp overrides the types of such tokens too.
         user_defined = dict(description["user_defined"])
         markers = {name: user_defined.pop(name) for name in MARKERS & set(user_defined)}
         return cls(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import llguidance
 import llguidance.numpy
@@ -11,41 +12,61 @@ import numpy as np
 
 from runtime.errors import RunError
 from runtime.functions.grammar import Bounds, grammar
-from runtime.functions.markers import START_CALL
+from runtime.functions.markers import END_CALL, ESCAPE, START_CALL
 from runtime.functions.schema import Function
-from runtime.tokenizer import Tokenizer
+
+
+class Tokens(Protocol):
+    """What a constraint needs of a tokenizer; `runtime.tokenizer.Tokenizer` is one."""
+
+    @property
+    def bos(self) -> int: ...
+    @property
+    def eos(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def control(self) -> Mapping[str, int]: ...
+    @property
+    def user_defined(self) -> Mapping[str, int]: ...
+    def token_bytes(self, token: int) -> bytes: ...
+    def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """A tokenizer as llguidance takes it; built once, for every call.
 
+    markers: tokens of the form, which a checkpoint has as control or as user-defined ones.
     stops: the tokens that may end a reply.
     """
 
-    tokenizer: Tokenizer
+    markers: Mapping[str, int]
     stops: frozenset[int]
     guide: llguidance.LLTokenizer
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, stops: Iterable[int]) -> Vocabulary:
+    def of(cls, tokenizer: Tokens, stops: Iterable[int]) -> Vocabulary:
         """Reads every token's bytes: about a second for 262,144 (measured, 2 cores)."""
+        named = {**tokenizer.user_defined, **tokenizer.control}
+        markers = {name: named[name] for name in (START_CALL, END_CALL, ESCAPE) if name in named}
         ends = frozenset(stops)
-        source = _Source(tokenizer)
-        wrapper = llguidance.TokenizerWrapper(source)
-        return cls(tokenizer, ends, llguidance.LLTokenizer(wrapper, eos_token=sorted(ends)))
+        wrapper = llguidance.TokenizerWrapper(_Source(tokenizer, {*markers.values(), *ends}))
+        return cls(markers, ends, llguidance.LLTokenizer(wrapper, eos_token=sorted(ends)))
 
 
 class _Source:
     """What llguidance reads a vocabulary from."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokens, special: set[int]) -> None:
         self._tokenizer = tokenizer
         self.eos_token_id, self.bos_token_id = tokenizer.eos, tokenizer.bos
-        self.special_token_ids = sorted(tokenizer.control.values())
-        # A token without text must not be an empty one; 0xFF is no UTF-8.
+        special = special | set(tokenizer.control.values())
+        self.special_token_ids = sorted(special)
+        # No text may be spelled by a special token or one without text; 0xFF is no UTF-8.
         self.tokens = [
-            tokenizer.token_bytes(token) or b"\xff%d" % token for token in range(tokenizer.size)
+            (b"" if token in special else tokenizer.token_bytes(token)) or b"\xff%d" % token
+            for token in range(tokenizer.size)
         ]
 
     def __call__(self, text: str | bytes) -> list[int]:
@@ -65,8 +86,8 @@ class CallConstraint:
         bounds: Bounds | None = None,
     ) -> None:
         """size: the number of logits. RunError for what a grammar cannot hold to."""
-        text = grammar(functions, vocabulary.tokenizer.control, bounds or Bounds())
-        self._matcher = llguidance.LLMatcher(vocabulary.guide, text)
+        text = grammar(functions, vocabulary.markers, bounds or Bounds())
+        self._matcher = llguidance.LLMatcher(vocabulary.guide, text, log_level=0)
         self._size = size
         self._mask = llguidance.numpy.allocate_token_bitmask(1, vocabulary.guide.vocab_size)
         self._check()
@@ -80,6 +101,15 @@ class CallConstraint:
         count = min(self._size, len(bits))
         allowed[:count] = bits[:count]
         return allowed
+
+    def forced(self) -> list[int]:
+        """The tokens of the text that must come next, cut as the tokenizer does; often none.
+
+        They are not accepted yet. A model may cut the same text otherwise: `allowed` lets it.
+        """
+        tokens = [int(token) for token in self._matcher.compute_ff_tokens()]
+        self._check()
+        return tokens
 
     def accept(self, token: int) -> None:
         """Takes note of a token; RunError where it was not allowed."""
@@ -102,14 +132,15 @@ class CallConstraint:
 class OnceCalled:
     """Lets the model say what it likes, until it begins a call; from there on, only valid calls."""
 
-    def __init__(self, constraint: CallConstraint, tokenizer: Tokenizer) -> None:
+    def __init__(self, constraint: CallConstraint, tokenizer: Tokens) -> None:
         """RunError where the vocabulary has no token that begins a call."""
-        if START_CALL not in tokenizer.control:
+        named = {**tokenizer.user_defined, **tokenizer.control}
+        if START_CALL not in named:
             raise RunError(
                 f"the vocabulary has no token {START_CALL}: this model can be made to call a "
                 "function, but not be left the choice"
             )
-        self._constraint, self._start = constraint, tokenizer.control[START_CALL]
+        self._constraint, self._start = constraint, named[START_CALL]
         self._begun = False
 
     def allowed(self) -> np.ndarray | None:

@@ -7,6 +7,7 @@ Keys are sorted as jinja2's `dictsort` sorts them, without regard to case.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from runtime.functions.markers import (
     START_TURN,
 )
 from runtime.functions.schema import Function
+from runtime.functions.values import Json
 from runtime.segments import Segment, merged
 
 # The developer's sentence that the model was trained with.
@@ -59,10 +61,15 @@ def _prompt(
     roles = [_role(message, index) for index, message in enumerate(messages)]
     rest = list(zip(messages, roles, strict=True))
     yield _form(BOS)
-    if roles[:1] == ["developer"]:
-        yield from _developer(_said(_content(rest.pop(0)[0]).strip()), functions)
-    elif functions:
-        yield from _developer(_form(INSTRUCTION), functions)
+    if functions or roles[:1] == ["developer"]:
+        yield _form(f"{START_TURN}developer\n")
+        if roles[:1] == ["developer"]:
+            yield _said(_content(rest.pop(0)[0]).strip())
+        else:
+            yield _form(INSTRUCTION)
+        for function in functions:
+            yield from declaration(function)
+        yield _form(f"{END_TURN}\n")
     names: dict[str, str] = {}
     before = ""
     for message, role in rest:
@@ -72,15 +79,10 @@ def _prompt(
             continue
         if before != "response":
             yield _form(f"{START_TURN}{role}\n")
-        text = _content(message).strip()
-        yield _said(text)
-        calls = message.get("tool_calls") or ()
-        for item in calls:
-            name, arguments = _called(item)
-            names[item.get("id", "")] = name
-            yield from call(name, arguments)
-        before = "call" if calls else "content"
-        if not calls:
+        yield _said(_content(message).strip())
+        yield from _calls(message, names)
+        before = "call" if message.get("tool_calls") else "content"
+        if before == "content":
             yield _form(f"{END_TURN}\n")
     if before == "call":
         yield _form(START_RESPONSE)
@@ -88,12 +90,12 @@ def _prompt(
         yield _form(f"{START_TURN}model\n")
 
 
-def _developer(instruction: Segment, functions: Sequence[Function]) -> Parts:
-    yield _form(f"{START_TURN}developer\n")
-    yield instruction
-    for function in functions:
-        yield from declaration(function)
-    yield _form(f"{END_TURN}\n")
+def _calls(message: Mapping[str, Any], names: dict[str, str]) -> Parts:
+    """The calls of a message, whose names are noted by their ids."""
+    for item in message.get("tool_calls") or ():
+        name, arguments = _called(item)
+        names[item.get("id", "")] = name
+        yield from call(name, arguments)
 
 
 def declaration(function: Function) -> Parts:
@@ -117,14 +119,18 @@ def declaration(function: Function) -> Parts:
 
 def call(name: str, arguments: Mapping[str, Any]) -> Parts:
     """A call as the model makes it."""
-    yield _form(f"{START_CALL}call:{name}{{")
+    yield _form(f"{START_CALL}call:")
+    yield _said(name)
+    yield _form("{")
     yield from _members(arguments)
     yield _form(f"}}{END_CALL}")
 
 
-def response(name: str, value: Any) -> Parts:
+def response(name: str, value: Json) -> Parts:
     """What a function gave: a mapping's members, or anything else as `value`."""
-    yield _form(f"{START_RESPONSE}response:{name}{{")
+    yield _form(f"{START_RESPONSE}response:")
+    yield _said(name)
+    yield _form("{")
     yield from _members(value if isinstance(value, Mapping) else {"value": value})
     yield _form(f"}}{END_RESPONSE}")
 
@@ -149,7 +155,7 @@ def _string(text: str) -> Parts:
     yield _form(ESCAPE)
 
 
-def value(item: Any, *, escape_keys: bool = False) -> Parts:
+def value(item: Json, *, escape_keys: bool = False) -> Parts:
     """A value of a call: text between escapes, mappings and lists of values, or a number."""
     if isinstance(item, str):
         yield from _string(item)
@@ -166,6 +172,8 @@ def value(item: Any, *, escape_keys: bool = False) -> Parts:
                 yield _form(",")
             yield from value(element, escape_keys=escape_keys)
         yield _form("]")
+    elif isinstance(item, float) and not math.isfinite(item):
+        raise RunError(f"{item} is no number of JSON, and has no place in the form")
     else:
         yield _form(str(item))
 
@@ -183,8 +191,10 @@ def _members(mapping: Mapping[str, Any], *, escape_keys: bool = False) -> Parts:
 
 
 def _properties(properties: Mapping[str, Any]) -> Parts:
-    shown = [(key, schema) for key, schema in _sorted(properties) if key not in _WORDS]
-    for index, (key, schema) in enumerate(shown):
+    shown = [(key, one) for key, one in _sorted(properties) if key not in _WORDS]
+    for index, (key, one) in enumerate(shown):
+        # A schema may be just true; a template finds no keyword in it.
+        schema = one if isinstance(one, Mapping) else {}
         if index:
             yield _form(",")
         yield _said(key)
@@ -209,7 +219,7 @@ def _details(schema: Mapping[str, Any]) -> Parts:
         if schema.get("required"):
             yield _form(",")
             yield from _required(schema["required"])
-    elif kind == "ARRAY" and schema.get("items"):
+    elif kind == "ARRAY" and isinstance(schema.get("items"), Mapping) and schema["items"]:
         yield _form(",items:{")
         yield from _items(schema["items"])
         yield _form("}")
@@ -231,7 +241,8 @@ def _items(schema: Mapping[str, Any]) -> Parts:
             upper = [name.upper() for name in item] if isinstance(item, list) else item.upper()
             yield from value(upper)
         else:
-            yield _form(f"{key}:")
+            yield _said(key)
+            yield _form(":")
             yield from value(item, escape_keys=True)
 
 
@@ -261,9 +272,8 @@ def _content(message: Mapping[str, Any]) -> str:
         return ""
     if isinstance(content, list):
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        known = [text for text in texts if isinstance(text, str)]
-        if len(known) == len(content):
-            return "".join(known)
+        if all(isinstance(text, str) for text in texts):
+            return "".join(map(str, texts))
     elif isinstance(content, str):
         return content
     raise RunError(f"a message of role {message['role']!r} has content that is no text")

@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime.errors import RunError
 from runtime.functions.markers import END_CALL, END_TURN, ESCAPE, START_CALL, START_RESPONSE
+from runtime.functions.values import Json
 
 _MAX_DEPTH = 64
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -37,10 +38,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """text: what is said outside of calls; calls: in order."""
+    """text: what is said outside of calls; calls: in order.
+
+    stopped_by: the token that ended the turn, None where the reply just ends.
+    """
 
     text: str
     calls: tuple[Call, ...]
+    stopped_by: str | None = None
 
 
 def parse(reply: str) -> Reply:
@@ -52,8 +57,9 @@ def parse(reply: str) -> Reply:
     texts: list[str] = []
     calls: list[Call] = []
     while reader.offset < len(reply):
-        if reader.takes(END_TURN) or reader.takes(START_RESPONSE):
-            break
+        for stop in (END_TURN, START_RESPONSE):
+            if reader.takes(stop):
+                return Reply("".join(texts), tuple(calls), stop)
         if reader.takes(START_CALL):
             calls.append(reader.call())
         else:
@@ -113,7 +119,7 @@ class _Reader:
             return self._string()
         return self._match(_KEY, "an argument's name was expected").strip()
 
-    def _value(self, depth: int) -> Any:
+    def _value(self, depth: int) -> Json:
         if depth > _MAX_DEPTH:
             raise self._error(f"at most {_MAX_DEPTH} levels were expected")
         self._skip()

@@ -14,11 +14,9 @@ from runtime.functions import functiongemma
 from runtime.functions.parse import Call, CallError, parse
 
 KEYS = st.text(
-    st.characters(exclude_characters=":{}[],<>", exclude_categories=["Cs", "Z", "C"]), min_size=1
+    st.characters(exclude_characters=":{}[],<>", exclude_categories=("Cs", "Z", "C")), min_size=1
 )
-TEXTS = st.text(st.characters(exclude_categories=["Cs"])).filter(
-    lambda text: "<escape>" not in text
-)
+TEXTS = st.text(st.characters(codec="utf-8")).filter(lambda text: "<escape>" not in text)
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
     TEXTS | NUMBERS | st.booleans() | st.none(),
@@ -69,6 +67,7 @@ def test_each_end_of_a_turn_ends_it(end: str) -> None:
 
     assert reply.calls == (Call("f", {"a": 1}),)
     assert reply.text == ""
+    assert reply.stopped_by == (end.removesuffix("\nmore") or None)
 
 
 def test_parallel_calls_and_text_around_them() -> None:
@@ -159,13 +158,12 @@ def test_what_cannot_be_read_is_named_with_its_offset(case: str) -> None:
     )
 )
 def test_garbage_is_read_or_named_and_never_anything_else(parts: list[str]) -> None:
-    text = "".join(parts)
     offset = 0
     try:
-        parse(text)
+        parse("".join(parts))
     except CallError as error:
         offset = error.offset
-    assert 0 <= offset <= len(text)
+    assert 0 <= offset <= len("".join(parts))
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "1" + "0" * 400])

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from runtime.errors import RunError
-from runtime.functions.schema import Function, check_arguments, load_functions
+from runtime.functions.check import check_arguments
+from runtime.functions.schema import Function, load_functions
 
 
-def one(parameters: Any, name: Any = "f") -> Function:
+def one(parameters: dict[str, Any], name: str = "f") -> Function:
     return load_functions([{"name": name, "description": "d", "parameters": parameters}])[0]
 
 
@@ -51,6 +52,15 @@ def _deep(levels: int) -> dict[str, Any]:
     return schema
 
 
+def _doubling(levels: int) -> dict[str, Any]:
+    """References whose schema grows fourfold a level."""
+    definitions: dict[str, Any] = {f"D{levels}": {"type": "string"}}
+    for level in range(levels):
+        inner = {"$ref": f"#/$defs/D{level + 1}"}
+        definitions[f"D{level}"] = {"type": "object", "properties": dict.fromkeys("abcd", inner)}
+    return {"type": "object", "$defs": definitions, "properties": {"a": {"$ref": "#/$defs/D0"}}}
+
+
 LOOP = {
     "type": "object",
     "$defs": {"T": {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}}},
@@ -87,6 +97,65 @@ WRONG: dict[str, tuple[Any, str]] = {
         ],
         "is not in the schema",
     ),
+    "a schema that is true": (
+        [{"name": "f", "parameters": True}],
+        "parameters: bool, a JSON Schema",
+    ),
+    "a reference to the whole": (
+        [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"$ref": "#"}}}}],
+        "# refers to the whole",
+    ),
+    "a reference through a text": (
+        [
+            {
+                "name": "f",
+                "parameters": {"type": "object", "properties": {"a": {"$ref": "#/type/x"}}},
+            }
+        ],
+        "'#/type/x' is not in the schema",
+    ),
+    "a reference that is contradicted": (
+        [
+            {
+                "name": "f",
+                "parameters": {
+                    "type": "object",
+                    "$defs": {"N": {"type": "integer", "maximum": 5}},
+                    "properties": {"a": {"$ref": "#/$defs/N", "maximum": 9}},
+                },
+            }
+        ],
+        "properties.a: maximum is here and in #/\\$defs/N; say it once",
+    ),
+    "references that multiply": ([{"name": "f", "parameters": _doubling(12)}], "more than 2000"),
+    "far too deep": ([{"name": "f", "parameters": _deep(300)}], "nested"),
+    "an infinite constant": (
+        [
+            {
+                "name": "f",
+                "parameters": {"type": "object", "properties": {"a": {"const": float("inf")}}},
+            }
+        ],
+        "inf is no number",
+    ),
+    "a constant with a name that is none": (
+        [
+            {
+                "name": "f",
+                "parameters": {"type": "object", "properties": {"a": {"const": {"x:": 1}}}},
+            }
+        ],
+        "the name 'x:' has no place",
+    ),
+    "half a surrogate pair": (
+        [
+            {
+                "name": "f",
+                "parameters": {"type": "object", "properties": {"a": {"enum": ["\ud800"]}}},
+            }
+        ],
+        "has no place in a call",
+    ),
     "too deep": ([{"name": "f", "parameters": _deep(20)}], "nested deeper than 16"),
     "a required argument that is none": (
         [{"name": "f", "parameters": {"type": "object", "required": ["a"]}}],
@@ -99,7 +168,7 @@ WRONG: dict[str, tuple[Any, str]] = {
                 "parameters": {"type": "object", "properties": {"a": {"enum": ["<escape>"]}}},
             }
         ],
-        r"parameters.a: a value that holds <escape>",
+        r"parameters.properties.a: the text '<escape>' has no place",
     ),
     **{
         f"an argument named {name!r}": (
@@ -122,6 +191,75 @@ WRONG: dict[str, tuple[Any, str]] = {
         }.items()
     },
 }
+
+
+@pytest.mark.parametrize("name", ["definitions", "$defs", "$ref", "$schema", "items", "anyOf"])
+def test_an_argument_may_have_a_keywords_name(name: str) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+
+    assert one(schema).parameters == schema
+
+
+def test_references_may_lead_through_lists_and_escaped_names() -> None:
+    found = one(
+        {
+            "type": "object",
+            "$defs": {"a/b c": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}},
+            "properties": {
+                "x": {"$ref": "#/$defs/a~1b%20c/anyOf/1"},
+                "y": {"enum": [{"$ref": "a value"}]},
+            },
+        }
+    )
+
+    assert found.parameters["properties"] == {
+        "x": {"type": "boolean"},
+        "y": {"enum": [{"$ref": "a value"}]},
+    }
+
+
+def test_without_parameters_none_are_declared() -> None:
+    function = load_functions([{"name": "f"}])[0]
+
+    assert function.parameters == {}
+    check_arguments(function, {})
+    with pytest.raises(RunError, match="Additional properties"):
+        check_arguments(function, {"a": 1})
+
+
+def test_alternatives_may_require_what_is_declared_beside_them() -> None:
+    function = one(
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+            "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+        }
+    )
+
+    check_arguments(function, {"b": "x"})
+    with pytest.raises(RunError, match="not valid under any"):
+        check_arguments(function, {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "not_so"),
+    [
+        ({"type": "number", "multipleOf": 0.1}, [0.3, 0.7, 1, 2.1], [0.35]),
+        ({"type": "string", "pattern": r"^\d\w$"}, ["1a"], ["९a", "1ü"]),
+        ({"type": "string", "nullable": True}, ["x", None], [1]),
+        ({"enum": ["x"], "nullable": True}, ["x", None], ["y"]),
+        ({"type": "string", "nullable": False}, ["x"], [None]),
+    ],
+)
+def test_arguments_are_read_as_a_call_is_generated(
+    schema: dict[str, Any], fits: list[Any], not_so: list[Any]
+) -> None:
+    function = one({"type": "object", "properties": {"a": schema}})
+    for value in fits:
+        check_arguments(function, {"a": value})
+    for value in not_so:
+        with pytest.raises(RunError, match=r"f\.a: "):
+            check_arguments(function, {"a": value})
 
 
 @pytest.mark.parametrize("case", WRONG)
