@@ -8,57 +8,22 @@ of 0; a dot_general or a rank-2 matmul falls to the generic kernel (measured: te
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from iree.compiler import ir
 from iree.compiler.dialects import arith, linalg, tensor
 
-from export.errors import ExportError
-from export.passes import ir as passes_ir
-from export.passes.block_quant_fusion import FUSED, calls
+from export.passes.fused_lowering import LoweringCounts, lower_calls
 from export.passes.linalg_generic import generic
 
 
-@dataclass(frozen=True)
-class LoweringCounts:
-    """What the pass did: fused calls lowered, and the matmuls (parts) that they became."""
-
-    lowered: int
-    parts: int
-
-
 def lower_to_torq(module: ir.Module) -> LoweringCounts:
-    """Lowers every fused matmul of a bf16 module in place, and drops the functions they called.
+    """Lowers every fused matmul of a bf16 module in place.
 
     Raises ExportError for a call whose left side is not one row of bf16: with two rows or more
     Torq takes its generic kernel.
     """
-    fused = list(calls(module))
-    for call, parts in fused:
-        _lower(call, parts)
-    for function in passes_ir.functions(module).values():
-        if FUSED in function.attributes:
-            function.erase()
-    return LoweringCounts(len(fused), sum(parts for _, parts in fused))
-
-
-def _lower(call: ir.Operation, parts: int) -> None:
-    x, *packed = call.operands
-    row = ir.RankedTensorType(x.type)
-    if row.shape[:-1] != [1] * (row.rank - 1) or not isinstance(row.element_type, ir.BF16Type):
-        raise ExportError(
-            f"torq_lowering: {passes_ir.where(call)} multiplies {x.type}; one row of bf16 was "
-            "expected, or Torq takes its generic kernel"
-        )
-    size = len(packed) // parts
-    with ir.InsertionPoint(call), call.location:
-        lhs = _reshape(x, [1, 1, row.shape[-1]])
-        results = [_matmul(lhs, *packed[i : i + size]) for i in range(0, len(packed), size)]
-        result = results[0] if parts == 1 else _concatenate(results)
-        result = _reshape(result, ir.RankedTensorType(call.results[0].type).shape)
-    call.results[0].replace_all_uses_with(result)
-    call.erase()
+    otherwise = "one row of bf16 was expected, or Torq takes its generic kernel"
+    return lower_calls(module, "bf16", otherwise, _matmul)
 
 
 def _matmul(
@@ -117,22 +82,4 @@ def _reassociate(name: str, value: ir.Value, groups: list[list[int]], shape: lis
     result = ir.RankedTensorType.get(shape, element)
     return ir.Operation.create(
         name, results=[result], operands=[value], attributes=attributes
-    ).result
-
-
-def _reshape(value: ir.Value, shape: list[int]) -> ir.Value:
-    kind = ir.RankedTensorType(value.type)
-    if kind.shape == shape:
-        return value
-    result = ir.RankedTensorType.get(shape, kind.element_type)
-    return ir.Operation.create("stablehlo.reshape", results=[result], operands=[value]).result
-
-
-def _concatenate(parts: list[ir.Value]) -> ir.Value:
-    kind = ir.RankedTensorType(parts[0].type)
-    columns = sum(ir.RankedTensorType(part.type).shape[-1] for part in parts)
-    result = ir.RankedTensorType.get([*kind.shape[:-1], columns], kind.element_type)
-    axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), kind.rank - 1)
-    return ir.Operation.create(
-        "stablehlo.concatenate", results=[result], operands=parts, attributes={"dimension": axis}
     ).result

@@ -61,12 +61,11 @@ class _Source:
     def __init__(self, tokenizer: Tokens, special: set[int]) -> None:
         self._tokenizer = tokenizer
         self.eos_token_id, self.bos_token_id = tokenizer.eos, tokenizer.bos
-        special = special | set(tokenizer.control.values())
-        self.special_token_ids = sorted(special)
-        # No text may be spelled by a special token or one without text; 0xFF is no UTF-8.
+        # No text is spelled by a special token, whatever its bytes.
+        self.special_token_ids = sorted(special | set(tokenizer.control.values()))
+        # A token without text must not be an empty one; 0xFF is no UTF-8.
         self.tokens = [
-            (b"" if token in special else tokenizer.token_bytes(token)) or b"\xff%d" % token
-            for token in range(tokenizer.size)
+            tokenizer.token_bytes(token) or b"\xff%d" % token for token in range(tokenizer.size)
         ]
 
     def __call__(self, text: str | bytes) -> list[int]:

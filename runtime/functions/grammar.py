@@ -248,7 +248,7 @@ class _Grammar:
 
 def _text(text: str) -> str:
     """A literal of Lark, whose lexer takes printable ASCII."""
-    return json.dumps(text).replace("\x7f", r"\u007f")
+    return json.dumps(text)
 
 
 def _refuse_unknown(schema: Mapping[str, Any], known: set[str], place: str) -> None:

@@ -87,8 +87,6 @@ def _typed(schema: Json, kinds: str | Sequence[str] | None) -> Json:
         for other in outer
         if _KINDS[one] & _KINDS[other]
     }
-    if "number" in both:
-        both.discard("integer")
     return {**schema, "type": sorted(both), "nullable": False} if both else False
 
 

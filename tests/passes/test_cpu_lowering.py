@@ -9,6 +9,7 @@ import pytest
 
 from export.errors import ExportError
 from export.passes import cpu_lowering
+from export.passes.fused_lowering import LoweringCounts
 from tests.passes.mlir import rewrite
 from tests.torq.matmul import random_matmul
 
@@ -29,7 +30,7 @@ def test_weights_are_summed_as_they_are_packed(
 
     out, counts = rewrite(tmp_path, text, cpu_lowering.lower_to_cpu)
 
-    assert counts == cpu_lowering.LoweringCounts(lowered=1, parts=1)
+    assert counts == LoweringCounts(lowered=1, parts=1)
     assert out.count("linalg.generic") == sums
     assert re.search(rf"arith.sitofp %in\w* : i{bits} to f32", out)
     # No weight is written out wide: [4, 32, 64] would be.

@@ -13,6 +13,7 @@ from export.gguf import reader
 from export.models import gemma3
 from export.passes import block_quant_fusion, cpu_lowering
 from export.passes import ir as passes_ir
+from export.passes.fused_lowering import LoweringCounts
 from export.trace import lower
 from export.trace.weights import Packing, packed_weights
 from tests.toy.gemma3 import Toy
@@ -53,7 +54,7 @@ def test_traced_fused_and_lowered_give_what_jax_gives(kind: str, tmp_path: Path)
     arguments = list(reference.port_values(TOKENS[-1]).values())
     expected = list(reference.step(TOKENS[-1]).values())
 
-    assert counts == cpu_lowering.LoweringCounts(weights.projections, weights.projections)
+    assert counts == LoweringCounts(weights.projections, weights.projections)
     for path in (traced, fused, lowered):
         for found, wanted in zip(run(path, arguments), expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-5)

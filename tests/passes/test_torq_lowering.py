@@ -9,6 +9,7 @@ import pytest
 
 from export.errors import ExportError
 from export.passes import torq_lowering
+from export.passes.fused_lowering import LoweringCounts
 from tests.passes.mlir import rewrite
 from tests.torq.matmul import random_matmul
 
@@ -46,7 +47,7 @@ def test_a_fused_call_becomes_the_form_that_torq_raises(
     assert (
         bool(re.search(r"arith.constant dense<0.0+e\+00> : tensor<4x1x64xbf16>", out)) != zero_point
     )
-    assert counts == torq_lowering.LoweringCounts(lowered=1, parts=1)
+    assert counts == LoweringCounts(lowered=1, parts=1)
     assert "call @" not in out
     assert "func.func private" not in out
 

@@ -32,6 +32,11 @@ _MAX_LINE = 500
 _STACK = "--stack=8388608"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8"}
 
+# What the simulator says when a dispatch takes longer than TorqSimulator::waitTimeout, which is
+# 300,000,000 us in 2.3.0; a whole model's takes two minutes on two idle cores (measured).
+_GAVE_UP = "torq failed to wait"
+_ON_GIVING_UP = "the simulator gives a step 300 s: run it again when the machine is less busy"
+
 # Above the programs and their launchers, below the libraries.
 _COPIED_BYTES = 1 << 20
 
@@ -146,7 +151,12 @@ class TorqTools:
                 arguments.append(f"--input={kind}=@{file}")
             files = [Path(scratch) / f"output{index}.bin" for index in range(len(outputs))]
             arguments += [f"--output=@{file}" for file in files]
-            self._run("torq-run-module", arguments, timeout)
+            try:
+                self._run("torq-run-module", arguments, timeout)
+            except ToolError as error:
+                if _GAVE_UP in str(error):
+                    raise ToolError(f"{error}\n{_ON_GIVING_UP}") from None
+                raise
             return [_result(file, output) for file, output in zip(files, outputs, strict=True)]
 
     def _run(

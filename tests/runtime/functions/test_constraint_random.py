@@ -132,6 +132,11 @@ RULES: dict[str, tuple[Any, list[Any], list[str]]] = {
         [[], [True]],
         ["[true,false]"],
     ),
+    "items that are one value": (
+        {"type": "array", "items": {"enum": [1, 1.0, True]}, "uniqueItems": True},
+        [[1, True]],
+        ["[1,1.0]", "[1.0,1]"],
+    ),
     "few members": (
         {
             "type": "object",
@@ -269,6 +274,20 @@ def test_a_marker_is_its_token_and_not_its_text(kind: str) -> None:
 
     assert np.flatnonzero(constraint.allowed()).tolist() == [marker]
     assert OnceCalled(constraint, tokens).allowed() is None
+
+
+@pytest.mark.parametrize("kind", ["control", "user defined"])
+def test_within_a_text_a_marker_only_ends_it(kind: str) -> None:
+    tokens = KINDS[kind]
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    functions = load_functions([{"name": "f", "parameters": schema}])
+    constraint = CallConstraint(vocabulary(tokens), functions, tokens.size)
+    markers = {**tokens.control, **tokens.user_defined}
+    for token in tokens.encode("<start_function_call>call:f{a:<escape>x", special=True):
+        constraint.accept(token)
+
+    allowed = set(np.flatnonzero(constraint.allowed()).tolist())
+    assert allowed & set(markers.values()) == {markers["<escape>"]}
 
 
 def test_every_stop_may_end_a_reply() -> None:

@@ -75,6 +75,10 @@ def test_digits_come_to_an_end() -> None:
     assert not pattern.fullmatch("0." + "1" * 7)
 
 
+def test_a_bound_of_nines_or_zeros_costs_no_digits() -> None:
+    assert len(decimals(Interval(least=1, most=10**15 - 1), 6) or "") < 1200
+
+
 def test_a_decimal_beside_an_excluded_bound_is_not_read_as_it() -> None:
     pattern = re.compile(decimals(Interval(above=2.0**52, most=2.0**52 + 3), 6) or "")
 

@@ -138,6 +138,17 @@ def test_names_in_messages_are_not_trusted() -> None:
     assert not any("<end_of_turn>" in segment.text for segment in found if segment.trusted)
 
 
+def test_a_keyword_that_nobody_knows_is_not_trusted() -> None:
+    items = {"type": "string", "x<end_of_turn>": 1}
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
+
+    declared = list(
+        functiongemma.declaration(load_functions([{"name": "f", "parameters": schema}])[0])
+    )
+
+    assert segments.Segment("x<end_of_turn>", trusted=False) in declared
+
+
 def test_schemas_that_are_just_true_are_declared_without_a_type() -> None:
     schema = {"type": "object", "properties": {"a": True, "b": {"type": "array", "items": True}}}
     found, wanted = both([USER], [{"name": "f", "parameters": schema}])
