@@ -1,7 +1,6 @@
 """Makes a model call functions: a request in, calls out as JSON, one a line.
 
-    bazel run //runtime:call -- --bundle=bazel-bin/export/functiongemma_torq --tools=tools.json \
-        "Set an alarm for 7"
+    tools/bazelw run //runtime:call -- --bundle=FOLDER --tools=tools.json "Set an alarm for 7"
 
 Calls are constrained while they are generated: only declared functions, declared arguments, values
 of their types. With --run or --command they are executed, the responses go back to the model, and
@@ -33,9 +32,7 @@ from runtime.prompting import Form, user_message
 from runtime.sampling import Sampler
 
 flags.adopt_module_key_flags(options)
-_TOOLS = flags.DEFINE_string(
-    "tools", None, "JSON: a list of functions, as OpenAI's API takes them.", required=True
-)
+_TOOLS = flags.DEFINE_string("tools", "", "JSON: a list of functions, as OpenAI's API takes them.")
 _CONSTRAINED = flags.DEFINE_bool("constrained", True, "Let nothing but valid calls through.")
 _RUN = flags.DEFINE_string("run", "", "A Python file that defines the functions, to run them.")
 _COMMAND = flags.DEFINE_string(
@@ -52,6 +49,8 @@ _JSON = flags.DEFINE_bool("json", True, "One JSON object a line; --nojson indent
 
 def main(arguments: list[str]) -> int:
     """Opens the bundle and answers the request."""
+    if not _TOOLS.value:
+        raise RunError("--tools is missing: a file of JSON, a list of functions")
     if not arguments:
         raise RunError('no request; write it after the flags: "Set an alarm for 7"')
     functions = load_functions(_tools())
@@ -145,15 +144,22 @@ class _Rounds:
                 pass
         if _STATS.value:
             print(show.stats_line(turn.stats), file=sys.stderr)
+        if number and turn.stats.finish == "length" and START_CALL not in self._shown(turn):
+            # The calls are made: a last word that is cut off is no reason to call it all failed.
+            print("call: the last word was cut off; raise --max_tokens", file=sys.stderr)
+            return Reply(self._shown(turn), ())
         if turn.stats.finish in ("length", "context"):
             raise RunError(
                 f"the reply was not finished after {turn.stats.tokens} tokens "
-                f"({turn.stats.finish}); so far: {self._dialogue.form.shown(turn.tokens)!r}; "
+                f"({turn.stats.finish}); so far: {self._shown(turn)!r}; "
                 "raise --max_tokens"
             )
         if turn.stats.finish == "interrupted":
             raise KeyboardInterrupt
         return self._dialogue.checked(turn, self._functions)
+
+    def _shown(self, turn: Turn) -> str:
+        return self._dialogue.form.shown(turn.tokens)
 
     def _constraint(self, number: int) -> Constraint | None:
         """The first reply must be calls; after responses the model may say what it likes."""

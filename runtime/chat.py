@@ -1,10 +1,10 @@
 """Talks with a bundle: one reply to the prompt on the command line, or a conversation.
 
-    bazel run //runtime:chat -- --bundle=bazel-bin/export/gemma3_270m_torq \
-        "The capital of France is"
+    tools/bazelw run //runtime:chat -- --bundle=FOLDER "The capital of France is"
 
-Without a prompt it reads one a line from stdin. The reply is streamed to stdout; all else goes to
-stderr. A base model, which has no form for turns, goes on with the text.
+Without a prompt it reads one a line from stdin, to its end (Ctrl-D). Ctrl-C ends a reply. The reply
+is streamed to stdout; all else goes to stderr. Paths are relative to where you are. A base model,
+which has no form for turns, goes on with the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from absl import flags
 
 from runtime import options, session, show
 from runtime.dialogue import Dialogue, Turn
-from runtime.errors import RunError
+from runtime.errors import PromptError, RunError
 from runtime.generate import Limits
 from runtime.interrupt import Interrupt
 from runtime.prompting import Form, user_message
@@ -40,15 +40,22 @@ def main(arguments: list[str]) -> int:
     bundle = options.open_bundle()
     form = Form.of(bundle, _RAW.value)
     prompts = iter([" ".join(arguments)]) if arguments else _lines()
+    file = options.path(_SESSION.value) if _SESSION.value else None
+    if file and not file.parent.is_dir():
+        raise RunError(f"{file}: the session cannot be saved there: {file.parent} is no folder")
     show.note(f"loading {bundle.name}…")
     with options.open_decoder(bundle) as decoder:
         dialogue = Dialogue(decoder=decoder, sampler=sampler, form=form, cut=_CUT.value)
-        chat = _Chat(dialogue, options.path(_SESSION.value) if _SESSION.value else None)
+        chat = _Chat(dialogue, file)
         for prompt in prompts:
-            chat.reply(prompt)
-            if chat.interrupt.noted:
-                return 130
-    return 0
+            try:
+                chat.reply(prompt)
+            except PromptError as error:
+                if arguments:
+                    raise
+                # The conversation is as it was; the next line may be shorter.
+                print(f"chat: {error}", file=sys.stderr)
+    return 130 if arguments and chat.interrupt.noted else 0
 
 
 def _lines() -> Iterator[str]:

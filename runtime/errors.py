@@ -6,3 +6,7 @@ class RunError(Exception):
 
     The message says what was found, where, what was expected, and what to do.
     """
+
+
+class PromptError(RunError):
+    """A prompt that cannot be run; nothing was changed by it, and another one may be."""

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from runtime.decoder import Decoder
-from runtime.errors import RunError
+from runtime.errors import PromptError
 from runtime.sampling import Sampler
 
 
@@ -66,15 +66,15 @@ class Limits:
 def fit(prompt: Sequence[int], context: int, room: int, cut: bool) -> list[int]:
     """The prompt, or with `cut` what of it leaves room for `room` tokens (at most half).
 
-    The first token, which begins the text, is kept. Raises RunError, with both numbers, for a
+    The first token, which begins the text, is kept. Raises PromptError, with both numbers, for a
     prompt that is longer than the context where it must not be cut, and for an empty one.
     """
     if not prompt:
-        raise RunError("the prompt is empty: no tokens; write something")
+        raise PromptError("the prompt is empty: no tokens; write something")
     if len(prompt) <= context:
         return list(prompt)
     if not cut:
-        raise RunError(
+        raise PromptError(
             f"the prompt has {len(prompt)} tokens, the context {context}; shorten it, build the "
             "bundle with a larger context, or pass --cut_prompt to drop its beginning"
         )

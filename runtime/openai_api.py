@@ -57,6 +57,8 @@ def read(body: Any, sampling: Sampling, max_tokens: int) -> Request:
         raise RunError(f"{', '.join(sorted(unknown))}: not supported here; leave it out")
     if _field(body, "n", int, 1) != 1:
         raise RunError("n: one choice is all that can be had")
+    if _field(body, "logprobs", bool, False):
+        raise RunError("logprobs: not supported here; leave it out")
     messages = _field(body, "messages", list, [])
     if not messages or not all(isinstance(message, dict) for message in messages):
         raise RunError("messages: a list of at least one message was expected")

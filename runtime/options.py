@@ -17,7 +17,7 @@ from runtime.errors import RunError
 from runtime.sampling import Sampling
 
 _BUNDLE = flags.DEFINE_string(
-    "bundle", None, "Folder of a bundle, what `bazel build //export:NAME` makes.", required=True
+    "bundle", "", "Folder of a bundle: bazel-bin/export/NAME, which //export:NAME makes."
 )
 _BACKEND = flags.DEFINE_enum(
     "backend",
@@ -27,7 +27,7 @@ _BACKEND = flags.DEFINE_enum(
     "Torq simulator (sim: minutes a token), a board (torq).",
 )
 _DEVICE = flags.DEFINE_string(
-    "device", "local:", "With --backend=torq: ssh://[user@]host[:port], or local: on the board."
+    "device", "", "With --backend=torq: ssh://[user@]host[:port], or local: on the board itself."
 )
 _SSH = flags.DEFINE_string("ssh", "ssh", "The ssh command, with options if need be.")
 _ENGINE = flags.DEFINE_string(
@@ -75,6 +75,8 @@ def path(text: str) -> Path:
 
 def open_bundle() -> Bundle:
     """The bundle of --bundle: from where the person is, or what a target brings with it."""
+    if not _BUNDLE.value:
+        raise RunError("--bundle is missing: the folder that a torq_decoder target makes")
     folder = path(_BUNDLE.value)
     brought = Path(_BUNDLE.value)
     return Bundle.open(brought if brought.exists() and not folder.exists() else folder)
@@ -104,6 +106,8 @@ def open_decoder(bundle: Bundle, name: str = "") -> Iterator[Decoder]:
 
 def _backend(bundle: Bundle, name: str) -> Backend:
     """Backends are imported when they are wanted: JAX alone takes a second."""
+    if _DEVICE.value and _BACKEND.value != "torq":
+        raise RunError(f"--device={_DEVICE.value} is for --backend=torq, not {_BACKEND.value}")
     if name == "iree":
         from runtime.backends.iree_cpu import IreeBackend
 
@@ -119,4 +123,8 @@ def _backend(bundle: Bundle, name: str) -> Backend:
         return SimulatorBackend(bundle, TorqTools.in_runfiles())
     from runtime.backends.device import DeviceBackend
 
+    if not _DEVICE.value:
+        raise RunError(
+            "--backend=torq wants --device=ssh://[user@]host[:port], or local: on a board"
+        )
     return DeviceBackend.connect(bundle, _DEVICE.value, _SSH.value, _ENGINE.value, _PYTHON.value)

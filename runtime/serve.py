@@ -1,6 +1,6 @@
 """Serves a bundle as OpenAI's API does: /v1/chat/completions, streamed or whole, with tools.
 
-    bazel run //runtime:serve -- --bundle=bazel-bin/export/functiongemma_torq --port=8080
+    tools/bazelw run //runtime:serve -- --bundle=FOLDER --port=8080
 
 One model serves one request at a time; others wait. It listens on loopback unless told otherwise.
 """
@@ -40,6 +40,7 @@ from runtime.sampling import Sampler, Sampling
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "The address to listen on.")
 _PORT = flags.DEFINE_integer("port", 8080, "The port to listen on; 0 for a free one.")
 _MAX_TOKENS = flags.DEFINE_integer("max_tokens", 256, "An answer's length at most, by default.")
+_CUT = flags.DEFINE_bool("cut_prompt", False, "Drop the beginning of a prompt that is too long.")
 flags.adopt_module_key_flags(options)
 
 # Text, then how it ended.
@@ -52,12 +53,13 @@ _MAX_CALLS = 4
 class Model:
     """What answers requests, one at a time.
 
-    name: what /v1/models says. sampling: what a request leaves open.
+    name: what /v1/models says. sampling, max_tokens: what a request leaves open.
+    cut: whether a prompt that is too long loses its beginning.
     """
 
-    def __init__(self, decoder: Decoder, sampling: Sampling, max_tokens: int) -> None:
+    def __init__(self, decoder: Decoder, sampling: Sampling, max_tokens: int, cut: bool) -> None:
         self.name = decoder.bundle.name
-        self.sampling, self.max_tokens = sampling, max_tokens
+        self.sampling, self.max_tokens, self._cut = sampling, max_tokens, cut
         self._decoder, self._form = decoder, Form.of(decoder.bundle)
         self._busy = threading.Lock()
 
@@ -77,7 +79,7 @@ class Model:
         gone: whether whoever asked has left. Raises RunError for what cannot be answered.
         """
         sampler = Sampler(request.sampling)
-        dialogue = Dialogue(decoder=self._decoder, sampler=sampler, form=self._form)
+        dialogue = Dialogue(decoder=self._decoder, sampler=sampler, form=self._form, cut=self._cut)
         prompt = dialogue.prompt(request.messages, request.functions, request.max_tokens)
         constraint = self._constraint(request)
         limits = Limits(max_tokens=request.max_tokens, stops=self._form.stops, interrupted=gone)
@@ -242,7 +244,7 @@ def main(_arguments: list[str]) -> int:
     bundle = options.open_bundle()
     show.note(f"loading {bundle.name}…")
     with options.open_decoder(bundle) as decoder:
-        app = application(Model(decoder, sampling, _MAX_TOKENS.value))
+        app = application(Model(decoder, sampling, _MAX_TOKENS.value, _CUT.value))
         uvicorn.run(app, host=_HOST.value, port=_PORT.value, log_level="info")
     return 0
 

@@ -83,8 +83,8 @@ def restore(path: Path, decoder: Decoder) -> Conversation:
         decoder.backend.cache.fill(len(tokens), rows)
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise RunError(f"{path}: no session, or a broken one ({error}); delete it") from None
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        raise RunError(f"{path}: no session, or a broken one; name another file") from None
     decoder.tokens = tokens
     decoder.backend.cache_changed()
     return conversation

@@ -83,6 +83,8 @@ def _command(argv: list[str], arguments: Mapping[str, Any], timeout: float) -> J
         if stopped := _wait(process, (out, complaints), timeout):
             return _error(stopped)
         said, complaint = _read(out), _read(complaints).strip()
+    if complaint:
+        print(f"{argv[0]}: {complaint}", file=sys.stderr)
     if process.returncode:
         return _error(complaint[-_MAX_RESPONSE:] or f"status {process.returncode}")
     try:

@@ -255,7 +255,7 @@ def _refuse_unknown(schema: Mapping[str, Any], known: set[str], place: str) -> N
     if unknown := schema.keys() - known - _NOTES - {"type"}:
         raise RunError(
             f"{place}: the keyword {', '.join(sorted(unknown))} cannot be held to while a call is "
-            "generated; say it otherwise, or turn constrained decoding off"
+            "generated; say it otherwise, or turn constrained decoding off (--noconstrained)"
         )
 
 

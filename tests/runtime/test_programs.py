@@ -137,18 +137,30 @@ def test_ctrl_c_while_waiting_for_a_prompt_is_quiet(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--bundle=none", "x"], "none: no bundle"),
+        (["x"], "--bundle is missing"),
+        ([BUNDLE, "--device=ssh://board", "x"], "is for --backend=torq, not iree"),
+        ([BUNDLE, "--backend=torq", "x"], "--backend=torq wants --device="),
         ([BUNDLE, "--top_p=3", "x"], "top_p=3.0: expected above 0, at most 1"),
         ([BUNDLE, "w1 " * 600], "the context 1024; shorten it"),
         ([BUNDLE, "--backend=torq", "--device=usb:1", "x"], "--device=usb:1: expected ssh://"),
-        ([BUNDLE, "--session=/dev/null/s", "--max_tokens=1", "w1"], "the session cannot be saved"),
+        ([BUNDLE, "--session=/dev/null/s", "w1"], "/dev/null is no folder"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
     status, _, err = run("chat", arguments, tmp_path)
 
-    assert status == 1 or "session" in words
+    assert status == 1
     assert words in err
     assert "Traceback" not in err
+
+
+def test_a_line_that_is_too_long_does_not_end_a_conversation(tmp_path: Path) -> None:
+    flags = [BUNDLE, "--max_tokens=2", "--json"]
+    status, out, err = run("chat", flags, tmp_path, f"w1\n{'w1 ' * 600}\nw2\n")
+
+    assert status == 0
+    assert len(out.splitlines()) == 2
+    assert "the context 1024" in err
 
 
 def test_a_long_prompt_is_cut_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -183,8 +195,7 @@ def test_calls_are_run_and_their_responses_go_back(tools: str, tmp_path: Path) -
 
     call = json.loads(out.splitlines()[0])
     assert call["response"] == {"set": call["arguments"]["hour"]}
-    # What random weights say to a response is anything, but it is said to have been anything.
-    assert status in (0, 1)
+    # What random weights say to a response is anything, and mostly without an end.
     assert status == 0 or "call:" in err
 
 
