@@ -22,7 +22,7 @@ rm -r package bazel-buildifier-*.tgz
 
 def _buildifier_impl(repository_ctx):
     if not repository_ctx.which("npm"):
-        fail("buildifier comes from npm, which is not on the PATH; install it (on Debian: apt-get install npm), or leave out //tests/lint")
+        fail("buildifier comes from npm, which is not on the PATH; install it (on Debian: apt-get install npm), or leave out //tools/lint")
     fetched = repository_ctx.execute(["npm", "pack", "--silent", _PACKAGE], timeout = 600)
     if fetched.return_code:
         fail("npm could not fetch %s: %s" % (_PACKAGE, fetched.stderr))
