@@ -5,6 +5,7 @@ torq.runtime's own runner on a CPU. No figure of a board is meant by any of it.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,6 +165,7 @@ def test_a_board_without_python_is_named(bundle: Bundle, python: str, words: str
         local(bundle, "torq", python)
 
 
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh: apt install openssh-client")
 def test_a_board_that_is_not_there_is_named(bundle: Bundle) -> None:
     with pytest.raises(RunError, match=r"ssh://127.0.0.1:1: .* cannot be reached.*refused"):
         DeviceBackend.connect(bundle, "ssh://127.0.0.1:1", "ssh -F /dev/null", "torq", "python3")
