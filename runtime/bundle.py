@@ -16,12 +16,12 @@ import numpy as np
 from runtime.embedding import EmbeddingRows
 from runtime.errors import RunError
 from runtime.manifest import Manifest
-from runtime.ports import Port, check_ports
-from runtime.positions import LayerKind
+from runtime.ports import CachePorts, Port, check_ports
+from runtime.positions import LayerKind, Rope
 from runtime.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"
-FORMAT, VERSION = "torq-decoder-bundle", 2
+FORMAT, VERSION = "torq-decoder-bundle", 3
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
 
@@ -42,7 +42,8 @@ class Bundle:
 
     digest: sha256 of the manifest, which names the digest of every file.
     context: positions of the cache.
-    kinds: the kinds of layers by name; layers: the kind of each layer.
+    ropes: the tables of RoPE; kinds: the kinds of layers by name.
+    caches: the ports of K and V.
     inputs, outputs: ports of every program, in order.
     """
 
@@ -51,8 +52,9 @@ class Bundle:
     digest: str
     context: int
     vocabulary: int
+    ropes: tuple[Rope, ...]
     kinds: Mapping[str, LayerKind]
-    layers: tuple[str, ...]
+    caches: tuple[CachePorts, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     manifest: Manifest
@@ -84,19 +86,21 @@ class Bundle:
                 f"version {VERSION}; build the bundle again"
             )
         kinds = [LayerKind(**fields) for fields in manifest.records("layer_kinds", LayerKind)]
+        ropes = [Rope(**fields) for fields in manifest.records("ropes", Rope)]
         bundle = cls(
             folder=folder,
             name=manifest.get("name", str),
             digest=hashlib.sha256(raw).hexdigest(),
             context=manifest.get("context", int),
             vocabulary=manifest.get("model/vocabulary", int),
+            ropes=tuple(ropes),
             kinds={kind.name: kind for kind in kinds},
-            layers=tuple(manifest.get("layers", list)),
+            caches=_caches(manifest, {kind.name: kind for kind in kinds}),
             inputs=_ports(manifest, "inputs"),
             outputs=_ports(manifest, "outputs"),
             manifest=manifest,
         )
-        check_ports(path, bundle.inputs, bundle.outputs, bundle.kinds, bundle.layers)
+        check_ports(path, bundle.inputs, bundle.outputs, ropes, kinds, bundle.caches)
         return bundle
 
     @property
@@ -168,3 +172,17 @@ def _ports(manifest: Manifest, name: str) -> tuple[Port, ...]:
     return tuple(
         Port(fields["name"], tuple(fields["shape"])) for fields in manifest.records(name, Port)
     )
+
+
+def _caches(manifest: Manifest, kinds: Mapping[str, LayerKind]) -> tuple[CachePorts, ...]:
+    caches = []
+    for index, fields in enumerate(manifest.records("caches", CachePorts)):
+        if fields["kind"] not in kinds:
+            raise RunError(
+                f"{manifest.path}: caches/{index}: unknown kind of layer {fields['kind']}"
+            )
+        if fields["axis"] not in (1, 2) or not fields["rows"]:
+            raise RunError(f"{manifest.path}: caches/{index}: expected axis 1 or 2, and rows")
+        changed = {"kind": kinds[fields["kind"]], "rows": tuple(fields["rows"])}
+        caches.append(CachePorts(**fields | changed))
+    return tuple(caches)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from runtime.bundle import Bundle
-from runtime.ports import CachePorts, cache_ports
+from runtime.ports import CachePorts
 
 
 class Cache:
@@ -17,7 +17,7 @@ class Cache:
     """
 
     def __init__(self, bundle: Bundle, dtype: np.dtype) -> None:
-        self._ports = cache_ports(bundle.kinds, bundle.layers)
+        self._ports = bundle.caches
         shapes = {port.name: port.shape for port in bundle.inputs}
         self.values = {
             cache.argument: np.zeros(shapes[cache.argument], dtype) for cache in self._ports
@@ -26,8 +26,7 @@ class Cache:
     def write(self, position: int, results: Mapping[str, np.ndarray]) -> None:
         """Writes the rows of a step's results to the slots of a position."""
         for cache in self._ports:
-            slot = cache.kind.slot(position)
-            self.values[cache.argument][_slots(cache, slot, slot + 1)] = results[cache.row]
+            cache.write(self.values[cache.argument], cache.kind.slot(position), results)
 
     def filled(self, positions: int) -> dict[str, np.ndarray]:
         """The slots that hold something after so many positions, as views."""
@@ -49,9 +48,4 @@ class Cache:
             target[...] = rows[name].astype(target.dtype)
 
     def _first(self, cache: CachePorts, positions: int) -> tuple[slice, ...]:
-        return _slots(cache, 0, min(positions, cache.kind.past))
-
-
-def _slots(cache: CachePorts, start: int, stop: int) -> tuple[slice, ...]:
-    """The index of a range of slots in a cache."""
-    return tuple(slice(start, stop) if axis == cache.axis else slice(None) for axis in range(3))
+        return cache.slots(0, min(positions, cache.kind.past))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime.errors import RunError
-from runtime.positions import LayerKind
+from runtime.positions import LayerKind, Rope
 
 
 @dataclass(frozen=True)
@@ -20,33 +20,37 @@ class Port:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CachePorts:
-    """A layer's cache: the arguments, and the results that hold its new rows.
+    """An argument that holds K or V of some layers, and the results that hold their new rows.
 
-    axis: that of the positions, for K [kv_heads, head_dim, past] and V [kv_heads, past, head_dim].
+    rows: by layer; the layers' heads lie one after the other along the argument's first axis.
+    axis: that of the positions, for K [heads, head_dim, past] and V [heads, past, head_dim].
     """
 
     argument: str
-    row: str
+    rows: tuple[str, ...]
     kind: LayerKind
     axis: int
 
+    def slots(self, start: int, stop: int) -> tuple[slice, ...]:
+        """The index of a range of slots in the argument."""
+        return tuple(slice(start, stop) if axis == self.axis else slice(None) for axis in range(3))
 
-def cache_ports(kinds: Mapping[str, LayerKind], layers: Sequence[str]) -> list[CachePorts]:
-    """The caches of every layer, K before V."""
-    return [
-        CachePorts(f"l{layer}.{part}", f"l{layer}.{part}Row", kinds[name], axis)
-        for layer, name in enumerate(layers)
-        for part, axis in (("k", 2), ("v", 1))
-    ]
+    def write(self, value: np.ndarray, slot: int, results: Mapping[str, np.ndarray]) -> None:
+        """Writes each layer's new row to a slot of the argument's value."""
+        for row, layer in zip(self.rows, np.split(value, len(self.rows)), strict=True):
+            layer[self.slots(slot, slot + 1)] = results[row]
 
 
-def position_values(kinds: Iterable[LayerKind], position: int) -> dict[str, np.ndarray]:
+def position_values(
+    ropes: Iterable[Rope], kinds: Iterable[LayerKind], position: int
+) -> dict[str, np.ndarray]:
     """RoPE rows and masks of a position by port, float32."""
     values = {}
+    for rope in ropes:
+        values[f"cos{rope.name}"], values[f"sin{rope.name}"] = rope.row(position)
     for kind in kinds:
-        values[f"cos{kind.name}"], values[f"sin{kind.name}"] = kind.rope(position)
         values[f"mask{kind.name}"] = kind.mask(position)
     return values
 
@@ -55,36 +59,42 @@ def check_ports(
     manifest: Path,
     inputs: Sequence[Port],
     outputs: Sequence[Port],
-    kinds: Mapping[str, LayerKind],
-    layers: Sequence[str],
+    ropes: Sequence[Rope],
+    kinds: Sequence[LayerKind],
+    caches: Sequence[CachePorts],
 ) -> None:
     """Raises RunError unless the ports are just those that this runtime fills and reads."""
-    if unknown := {str(name) for name in layers} - set(kinds):
-        raise RunError(f"{manifest}: layers of unknown kind {', '.join(sorted(unknown))}")
-    caches = cache_ports(kinds, layers)
-    wanted_inputs = {"embedded", *position_values(kinds.values(), 0)}
-    wanted_inputs |= {cache.argument for cache in caches}
-    wanted_outputs = {"logits", "hidden"} | {cache.row for cache in caches}
+    wanted_inputs = ["embedded", *position_values(ropes, kinds, 0)]
+    wanted_inputs += [cache.argument for cache in caches]
+    wanted_outputs = ["logits", "hidden"] + [row for cache in caches for row in cache.rows]
     for place, ports, wanted in (
         ("inputs", inputs, wanted_inputs),
         ("outputs", outputs, wanted_outputs),
     ):
         names = [port.name for port in ports]
-        if unknown := set(names) - wanted:
+        if unknown := set(names) - set(wanted):
             raise RunError(
                 f"{manifest}: {place}: unknown port {', '.join(sorted(unknown))}; this runtime "
                 "does not know what to do with it, use one of the bundle's version"
             )
-        if missing := wanted - set(names):
+        if missing := set(wanted) - set(names):
             raise RunError(f"{manifest}: {place}: no port {', '.join(sorted(missing))}")
         if len(names) != len(wanted):
             raise RunError(f"{manifest}: {place}: a port twice")
     shapes = {port.name: port.shape for port in (*inputs, *outputs)}
     for cache in caches:
-        shape, row = shapes[cache.argument], shapes[cache.row]
-        one = tuple(1 if axis == cache.axis else size for axis, size in enumerate(shape))
-        if len(shape) != 3 or shape[cache.axis] != cache.kind.past or row != one:
+        shape = shapes[cache.argument]
+        row = [size // len(cache.rows) if axis == 0 else size for axis, size in enumerate(shape)]
+        if len(shape) == 3:
+            row[cache.axis] = 1
+        if (
+            len(shape) != 3
+            or shape[cache.axis] != cache.kind.past
+            or shape[0] % len(cache.rows)
+            or any(shapes[name] != tuple(row) for name in cache.rows)
+        ):
             raise RunError(
-                f"{manifest}: {cache.argument} {list(shape)} with {cache.row} {list(row)} is no "
-                f"cache of {cache.kind.past} positions along axis {cache.axis}"
+                f"{manifest}: {cache.argument} {list(shape)} with {cache.rows[0]} "
+                f"{list(shapes[cache.rows[0]])} is no cache of {cache.kind.past} positions along "
+                f"axis {cache.axis} for {len(cache.rows)} layers"
             )

@@ -6,6 +6,7 @@ ring is the whole context, so it never comes around; a sliding layer's is its wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,28 +17,36 @@ MASKED = -1e9
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerKind:
-    """One kind of layer, as the manifest describes it.
+class Rope:
+    """A table of rotary angles, as the manifest describes it.
 
-    name: "Global" or "Sliding", the suffix of its ports.
-    past: rows of its caches.
-    window: positions attended to, the current one included; None for all.
-    rope_base, rope_scale: angles are position * base^(-2i / head_dim) / scale.
+    name: the suffix of its ports.
+    frequencies: the angles of position 1, in radians, [head_dim / 2].
     """
 
     name: str
-    head_dim: int
+    frequencies: Sequence[float]
+
+    def row(self, position: int) -> tuple[np.ndarray, np.ndarray]:
+        """cos and sin of a position's angles, each float32 [1, head_dim / 2]."""
+        angle = position * np.asarray(self.frequencies, np.float64)
+        return np.cos(angle)[None].astype(np.float32), np.sin(angle)[None].astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerKind:
+    """One kind of layer, as the manifest describes it.
+
+    name: "Global" or "Sliding", the suffix of its mask.
+    past: rows of its caches.
+    window: positions attended to, the current one included; None for all.
+    rope: the name of its table.
+    """
+
+    name: str
     past: int
     window: int | None
-    rope_base: float
-    rope_scale: float
-
-    def rope(self, position: int) -> tuple[np.ndarray, np.ndarray]:
-        """cos and sin of a position's angles, each float32 [1, head_dim / 2]."""
-        half = np.arange(self.head_dim // 2, dtype=np.float64)
-        frequency = self.rope_base ** (-2 * half / self.head_dim)
-        angle = position / self.rope_scale * frequency
-        return np.cos(angle)[None].astype(np.float32), np.sin(angle)[None].astype(np.float32)
+    rope: str
 
     def slot(self, position: int) -> int:
         """The cache row that a position's K and V are written to."""

@@ -11,7 +11,7 @@ import jsonschema
 from export.errors import ExportError
 
 FILE = "manifest.json"
-VERSION = 2
+VERSION = 3
 
 # The files of the step's programs.
 PROGRAMS = {"torq": "model.vmfb", "cpu": "cpu.vmfb", "stablehlo": "step.mlirbc"}
@@ -44,8 +44,9 @@ def build(
         "checkpoint": checkpoint,
         "model": description["model"],
         "context": description["context"],
+        "ropes": description["ropes"],
         "layer_kinds": description["layer_kinds"],
-        "layers": description["layers"],
+        "caches": description["caches"],
         "inputs": description["inputs"],
         "outputs": description["outputs"],
         "embedding": embedding | {"scale": description["model"]["embedding_scale"]},

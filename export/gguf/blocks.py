@@ -65,6 +65,11 @@ class PackedMatrix:
         wide *= self.scale[..., None]
         return wide.reshape(self.shape)
 
+    def rows(self, order: np.ndarray) -> PackedMatrix:
+        """The same matrix with its rows taken in another order, int [n]."""
+        zero_point = None if self.zero_point is None else self.zero_point[order]
+        return replace(self, q=self.q[order], scale=self.scale[order], zero_point=zero_point)
+
     def rounded(self) -> PackedMatrix:
         """The same matrix with scale and zero point rounded to bf16, as the NPU holds them."""
         zero_point = None if self.zero_point is None else _through_bf16(self.zero_point)

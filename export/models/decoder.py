@@ -53,7 +53,7 @@ class RopeRow(NamedTuple):
 class LayerKind(NamedTuple):
     """What layers of one kind (global, sliding) share in a step.
 
-    rope: the RoPE row for the kind's base.
+    rope: the RoPE row of the kind's angles.
     mask: [1, past] added to the scores of the past; 0 where attended, very negative where not.
     """
 
@@ -82,11 +82,12 @@ class Weights(NamedTuple):
     """What a step multiplies by, by GGUF tensor name.
 
     matrices: the projections, and the head as `output.weight`.
-    norms: [size]; that of the query norm includes the query scale.
+    vectors: [size], the weights of norms and the biases; that of a query norm includes the query
+        scale.
     """
 
     matrices: Mapping[str, Matrix]
-    norms: Mapping[str, Array]
+    vectors: Mapping[str, Array]
 
 
 def project(x: jax.Array, matrix: Matrix) -> jax.Array:
@@ -125,15 +126,31 @@ def gelu_tanh(x: jax.Array) -> jax.Array:
     return 0.5 * x * (1 + jnp.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
-def attend(query: jax.Array, current: Cached, past: Cached, mask: jax.Array) -> jax.Array:
+def silu(x: jax.Array) -> jax.Array:
+    """x times its sigmoid, inlined so that it stays one function."""
+    return x / (1 + jnp.exp(-x))
+
+
+_GATES = {"gelu": gelu_tanh, "silu": silu}
+
+
+def soft_cap(x: jax.Array, cap: float | None) -> jax.Array:
+    """Keeps values within -cap and cap, smoothly; unchanged where there is no cap."""
+    return x if cap is None else cap * jnp.tanh(x / cap)
+
+
+def attend(
+    query: jax.Array, current: Cached, past: Cached, mask: jax.Array, cap: float | None = None
+) -> jax.Array:
     """Softmax attention of one token over its past and itself, in two parts.
 
     The past and the current row are never concatenated: that would copy the whole cache.
 
     query: [kv_heads, group, head_dim], already scaled. Returns [kv_heads, group, head_dim].
+    cap: a soft cap of the scores.
     """
-    past_scores = query @ past.k + mask
-    own_score = query @ current.k
+    past_scores = soft_cap(query @ past.k, cap) + mask
+    own_score = soft_cap(query @ current.k, cap)
     top = jnp.maximum(past_scores.max(axis=-1, keepdims=True), own_score)
     past_weights = jnp.exp(past_scores - top)
     own_weight = jnp.exp(own_score - top)
@@ -141,22 +158,37 @@ def attend(query: jax.Array, current: Cached, past: Cached, mask: jax.Array) -> 
     return (past_weights @ past.v + own_weight * current.v) / total
 
 
+def _projected(weights: Weights, name: str, x: jax.Array) -> jax.Array:
+    """A projection by the name of its tensors, and its bias where it has one."""
+    with jax.named_scope(name.rsplit(".", 1)[1]):
+        result = project(x, weights.matrices[f"{name}.weight"])
+        bias = weights.vectors.get(f"{name}.bias")
+        return result if bias is None else result + bias
+
+
+def _normed(config: DecoderConfig, weights: Weights, name: str, x: jax.Array) -> jax.Array:
+    """A norm by the name of its tensor; x itself where the decoder has no such norm."""
+    weight = weights.vectors.get(f"{name}.weight")
+    if weight is None:
+        return x
+    with jax.named_scope(name.rsplit(".", 1)[1]):
+        return rms_norm(x, weight, config.rms_epsilon)
+
+
 def _heads(
     config: DecoderConfig, weights: Weights, name: str, x: jax.Array, rope: RopeRow
 ) -> tuple[jax.Array, Cached]:
     """Scaled queries [kv_heads, group, head_dim], and the current token's K and V."""
     size = config.head_dim
-    with jax.named_scope("attn_q"):
-        query = project(x, weights.matrices[f"{name}.attn_q.weight"]).reshape(-1, size)
-    with jax.named_scope("attn_k"):
-        key = project(x, weights.matrices[f"{name}.attn_k.weight"]).reshape(-1, size)
-    with jax.named_scope("attn_v"):
-        value = project(x, weights.matrices[f"{name}.attn_v.weight"]).reshape(-1, 1, size)
-    with jax.named_scope("qk_norm"):
-        query = rms_norm(query, weights.norms[f"{name}.attn_q_norm.weight"], config.rms_epsilon)
-        key = rms_norm(key, weights.norms[f"{name}.attn_k_norm.weight"], config.rms_epsilon)
+    query = _projected(weights, f"{name}.attn_q", x).reshape(-1, size)
+    key = _projected(weights, f"{name}.attn_k", x).reshape(-1, size)
+    value = _projected(weights, f"{name}.attn_v", x).reshape(-1, 1, size)
+    query = _normed(config, weights, f"{name}.attn_q_norm", query)
+    key = _normed(config, weights, f"{name}.attn_k_norm", key)
     with jax.named_scope("rope"):
         query, key = rotate(query, rope), rotate(key, rope)
+    if "attn_q_norm" not in config.norms:
+        query = query * config.query_scale
     return query.reshape(config.kv_heads, -1, size), Cached(key[:, :, None], value)
 
 
@@ -169,27 +201,19 @@ def _block(
     past: Cached,
 ) -> tuple[jax.Array, Cached]:
     """One transformer block; returns the residual stream and the current token's K and V."""
-
-    def norm(x: jax.Array, part: str) -> jax.Array:
-        with jax.named_scope(part):
-            return rms_norm(x, weights.norms[f"{name}.{part}.weight"], config.rms_epsilon)
-
-    query, row = _heads(config, weights, name, norm(x, "attn_norm"), kind.rope)
+    hidden = _normed(config, weights, f"{name}.attn_norm", x)
+    query, row = _heads(config, weights, name, hidden, kind.rope)
     with jax.named_scope("attention"):
-        attended = attend(query, row, past, kind.mask).reshape(1, 1, -1)
-    with jax.named_scope("attn_output"):
-        attended = project(attended, weights.matrices[f"{name}.attn_output.weight"])
-    x = x + norm(attended, "post_attention_norm")
-    hidden = norm(x, "ffn_norm")
-    with jax.named_scope("ffn_gate"):
-        gate = project(hidden, weights.matrices[f"{name}.ffn_gate.weight"])
-    with jax.named_scope("ffn_up"):
-        up = project(hidden, weights.matrices[f"{name}.ffn_up.weight"])
-    with jax.named_scope("gelu"):
-        hidden = gelu_tanh(gate) * up
-    with jax.named_scope("ffn_down"):
-        hidden = project(hidden, weights.matrices[f"{name}.ffn_down.weight"])
-    return x + norm(hidden, "post_ffw_norm"), row
+        hidden = attend(query, row, past, kind.mask, config.score_cap).reshape(1, 1, -1)
+    hidden = _projected(weights, f"{name}.attn_output", hidden)
+    x = x + _normed(config, weights, f"{name}.post_attention_norm", hidden)
+    hidden = _normed(config, weights, f"{name}.ffn_norm", x)
+    gate = _projected(weights, f"{name}.ffn_gate", hidden)
+    up = _projected(weights, f"{name}.ffn_up", hidden)
+    with jax.named_scope(config.gate):
+        hidden = _GATES[config.gate](gate) * up
+    hidden = _projected(weights, f"{name}.ffn_down", hidden)
+    return x + _normed(config, weights, f"{name}.post_ffw_norm", hidden), row
 
 
 def step(
@@ -213,7 +237,7 @@ def step(
             x, row = _block(config, weights, f"blk.{layer}", x, kind, past)
         rows.append(row)
     with jax.named_scope("output_norm"):
-        hidden = rms_norm(x, weights.norms["output_norm.weight"], config.rms_epsilon)
+        hidden = rms_norm(x, weights.vectors["output_norm.weight"], config.rms_epsilon)
     with jax.named_scope("output"):
-        logits = project(hidden, weights.matrices["output.weight"])
+        logits = soft_cap(project(hidden, weights.matrices["output.weight"]), config.logit_cap)
     return StepResult(logits, hidden, tuple(rows))

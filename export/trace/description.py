@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from export.models.config import DecoderConfig
-from export.trace.ports import input_ports, layer_kinds, output_ports
+from export.trace.ports import cache_ports, input_ports, layer_kinds, output_ports, rope_tables
 from export.trace.weights import Packing, StepWeights
 
 
@@ -19,8 +19,9 @@ def describe(
         "model": asdict(config),
         "context": context,
         "packing": asdict(packing),
+        "ropes": [asdict(table) for table in rope_tables(config)],
         "layer_kinds": [asdict(kind) for kind in layer_kinds(config, context)],
-        "layers": [config.kind(layer) for layer in range(config.layers)],
+        "caches": [asdict(cache) for cache in cache_ports(config)],
         "inputs": [_port(port.name, port.shape) for port in input_ports(config, context)],
         "outputs": [_port(port.name, port.shape) for port in output_ports(config)],
         "tensors": [asdict(record) | {"shape": [*record.shape]} for record in weights.records],

@@ -12,7 +12,7 @@ from absl import flags
 from export import cli
 from export.gguf import reader
 from export.gguf.blocks import QUANTISE_TYPES
-from export.models import gemma3
+from export.models.read import read_config
 from export.trace import lower
 from export.trace.description import describe
 from export.trace.weights import Packing, packed_weights
@@ -33,7 +33,7 @@ _DESCRIPTION = flags.DEFINE_string("description", None, "Where the JSON goes.", 
 def main() -> None:
     """Reads, packs, traces and writes."""
     gguf = reader.read(Path(_GGUF.value))
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     packing = Packing(requantise=_REQUANTISE.value, quantise=_QUANTISE.value, head=_HEAD.value)
     weights = packed_weights(gguf, config, packing)
     module = lower.trace(config, _CONTEXT.value, weights)

@@ -72,11 +72,13 @@ def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> S
     hyperparameters say, or without a packed form; and for tensors that the step does not know.
     """
     matrices: dict[str, Matrix] = {}
-    norms: dict[str, Array] = {}
+    vectors: dict[str, Array] = {}
     records = []
     for name, tensor in _matrices(gguf, config):
         requantise = packing.head if name == HEAD and packing.head else packing.requantise
         matrix = blocks.pack(tensor, requantise, packing.quantise)
+        if (order := _row_order(name, config)) is not None:
+            matrix = matrix.rows(order)
         parts = _projections(matrix)
         matrices[name] = parts
         records.append(
@@ -88,23 +90,26 @@ def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> S
                 parts=len(parts),
             )
         )
-    for name, tensor in _norms(gguf, config):
-        norms[name] = _norm(name, tensor, config)
+    for name, tensor in _vectors(gguf, config):
+        vectors[name] = _vector(name, tensor, config)
         records.append(
             TensorRecord(
                 name=name, file_type=tensor.type.name, packed_type=None, shape=tensor.shape
             )
         )
-    _refuse_unknown(gguf, {*matrices, *norms})
-    return StepWeights(Weights(matrices, norms), tuple(records))
+    _refuse_unknown(gguf, {*matrices, *vectors, "token_embd.weight", "rope_freqs.weight"})
+    return StepWeights(Weights(matrices, vectors), tuple(records))
 
 
 def dense_weights(gguf: GgufFile, config: DecoderConfig) -> Weights:
-    """The reference: every matrix dequantised, float32 [k, n], and every norm, float32 [size]."""
-    return Weights(
-        matrices={name: blocks.dense(tensor).T for name, tensor in _matrices(gguf, config)},
-        norms={name: _norm(name, tensor, config) for name, tensor in _norms(gguf, config)},
-    )
+    """The reference: every matrix dequantised, float32 [k, n], and every vector, float32 [size]."""
+    matrices = {}
+    for name, tensor in _matrices(gguf, config):
+        order = _row_order(name, config)
+        values = blocks.dense(tensor)
+        matrices[name] = (values if order is None else values[order]).T
+    vectors = {name: _vector(name, tensor, config) for name, tensor in _vectors(gguf, config)}
+    return Weights(matrices, vectors)
 
 
 def _matrices(gguf: GgufFile, config: DecoderConfig) -> Iterator[tuple[str, Tensor]]:
@@ -112,15 +117,29 @@ def _matrices(gguf: GgufFile, config: DecoderConfig) -> Iterator[tuple[str, Tens
     for layer in range(config.layers):
         for name, shape in config.matrix_shapes(layer).items():
             yield name, _checked(gguf.tensor(name), shape)
-    head = HEAD if HEAD in gguf.tensors else "token_embd.weight"
-    yield HEAD, _checked(gguf.tensor(head), (config.vocabulary, config.hidden_size))
+    yield HEAD, _checked(gguf.tensor(config.head), (config.vocabulary, config.hidden_size))
 
 
-def _norms(gguf: GgufFile, config: DecoderConfig) -> Iterator[tuple[str, Tensor]]:
+def _vectors(gguf: GgufFile, config: DecoderConfig) -> Iterator[tuple[str, Tensor]]:
     for layer in range(config.layers):
-        for name, size in config.norm_sizes(layer).items():
+        for name, size in config.vector_sizes(layer).items():
             yield name, _checked(gguf.tensor(name), (size,))
     yield "output_norm.weight", _checked(gguf.tensor("output_norm.weight"), (config.hidden_size,))
+
+
+def _row_order(name: str, config: DecoderConfig) -> np.ndarray | None:
+    """Where the rows of a tensor of Q or K are to be taken from; None where they stay.
+
+    A file whose RoPE rotates neighbours has, in each head, the values that belong together beside
+    each other; the step rotates halves. Blocks lie along a row, so nothing is requantised, and
+    scores are sums over a head, so no order changes them.
+    """
+    part = name.split(".")[-2]
+    if config.rope_pairs == "halves" or part not in ("attn_q", "attn_k"):
+        return None
+    heads = config.heads if part == "attn_q" else config.kv_heads
+    rows = np.arange(heads * config.head_dim).reshape(heads, config.head_dim // 2, 2)
+    return rows.swapaxes(1, 2).ravel()
 
 
 def _checked(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -131,10 +150,12 @@ def _checked(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return tensor
 
 
-def _norm(name: str, tensor: Tensor, config: DecoderConfig) -> np.ndarray:
-    """A norm's weight; the query norm's carries the query scale, one multiplication fewer."""
+def _vector(name: str, tensor: Tensor, config: DecoderConfig) -> np.ndarray:
+    """A norm's weight or a bias; a query norm's carries the query scale: one operation fewer."""
     scale = config.query_scale if name.endswith("attn_q_norm.weight") else 1.0
-    return blocks.dense(tensor) * np.float32(scale)
+    values = blocks.dense(tensor) * np.float32(scale)
+    order = _row_order(name, config)
+    return values if order is None else values[order]
 
 
 def _projections(matrix: PackedMatrix) -> tuple[Projection, ...]:
@@ -169,7 +190,7 @@ def _per_block(values: np.ndarray) -> np.ndarray:
 
 
 def _refuse_unknown(gguf: GgufFile, known: set[str]) -> None:
-    unknown = [name for name in gguf.tensors if name not in known and name != "token_embd.weight"]
+    unknown = [name for name in gguf.tensors if name not in known]
     if unknown:
         raise ExportError(
             f"{gguf.path}: the step does not know {len(unknown)} tensors of this file, such as "

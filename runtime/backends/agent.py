@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Protocol
 import ml_dtypes
 import numpy as np
 
-PROTOCOL = 1
+PROTOCOL = 2
 _DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
 # Engines that are devices of IREE's.
 _DEVICES = {"torq": "torq", "cpu": "local-task"}
@@ -79,8 +79,7 @@ class RunnerEngine:
         results = [target.to_host() for target in self._results]
         for cache in self._description["caches"]:
             # The host's view of the device's memory: a row is written where it lies.
-            view = self._buffers[cache["argument"]].to_host()
-            view[_slot(cache["axis"], slots[cache["argument"]])] = results[cache["result"]]
+            _write(cache, self._buffers[cache["argument"]].to_host(), slots, results)
         return results
 
     def _copy(self, source: Any, target: Any) -> None:
@@ -132,13 +131,19 @@ class SimulatorEngine:
                 for file, port in zip(files, self._description["outputs"], strict=True)
             ]
         for cache in self._description["caches"]:
-            slot = _slot(cache["axis"], slots[cache["argument"]])
-            self._caches[cache["argument"]][slot] = results[cache["result"]]
+            _write(cache, self._caches[cache["argument"]], slots, results)
         return results
 
 
-def _slot(axis: int, slot: int) -> tuple[slice, ...]:
-    return tuple(slice(slot, slot + 1) if i == axis else slice(None) for i in range(3))
+def _write(
+    cache: dict[str, Any], value: np.ndarray, slots: dict[str, int], results: list[np.ndarray]
+) -> None:
+    """Writes the new row of each layer whose heads lie in a cache to the cache's slot."""
+    slot = slots[cache["argument"]]
+    at = tuple(slice(slot, slot + 1) if i == cache["axis"] else slice(None) for i in range(3))
+    layers = np.split(value, len(cache["results"]))
+    for layer, result in zip(layers, cache["results"], strict=True):
+        layer[at] = results[result]
 
 
 class Agent:

@@ -41,7 +41,7 @@ class Backend(ABC):
             raise RunError(
                 f"position {position} is outside of the context of {self.bundle.context}"
             )
-        values = position_values(self.bundle.kinds.values(), position)
+        values = position_values(self.bundle.ropes, self.bundle.kinds.values(), position)
         values["embedded"] = embedded[None, None]
         dtype = self.program.dtype
         results = self._run({name: value.astype(dtype) for name, value in values.items()}, position)

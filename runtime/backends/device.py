@@ -19,7 +19,6 @@ from runtime.backends import agent
 from runtime.backends.backend import Backend
 from runtime.bundle import DTYPES, Bundle
 from runtime.errors import RunError
-from runtime.ports import cache_ports
 
 _LOCAL = "local"
 _BOOTSTRAP = (
@@ -153,7 +152,7 @@ class DeviceBackend(Backend):
     def __init__(self, bundle: Bundle, connection: Connection, engine: str) -> None:
         super().__init__(bundle, bundle.program("cpu" if engine == "cpu" else "torq"))
         self._connection = connection
-        self._caches = cache_ports(bundle.kinds, bundle.layers)
+        self._caches = bundle.caches
         held = {cache.argument for cache in self._caches}
         self._sent = [port.name for port in bundle.inputs if port.name not in held]
         self._held = [port.name for port in bundle.inputs if port.name in held]
@@ -216,8 +215,12 @@ class DeviceBackend(Backend):
                 "inputs": [{"name": p.name, "shape": p.shape} for p in self.bundle.inputs],
                 "outputs": [{"name": p.name, "shape": p.shape} for p in self.bundle.outputs],
                 "caches": [
-                    {"argument": c.argument, "result": results[c.row], "axis": c.axis}
-                    for c in self._caches
+                    {
+                        "argument": cache.argument,
+                        "results": [results[row] for row in cache.rows],
+                        "axis": cache.axis,
+                    }
+                    for cache in self._caches
                 ],
             }
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from export.bundle import manifest
 from export.bundle.tokenizer import vocabulary
 from export.errors import ExportError
 from export.gguf import reader
-from export.models import gemma3
+from export.models.read import read_config
 from export.trace.description import describe
 from export.trace.weights import Packing, packed_weights
-from tests.toy.gemma3 import Toy
+from tests.toy.toy import Toy
 
 COMPILED = {
     "dispatches": 1,
@@ -30,11 +31,12 @@ COMPILED = {
 @pytest.fixture
 def content(tmp_path: Path) -> dict[str, Any]:
     gguf = reader.read(Toy(default_type="Q8_0").write(tmp_path / "toy.gguf"))
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     weights = packed_weights(gguf, config, Packing())
     return manifest.build(
         name="toy",
-        description=describe(config, 16, Packing(), weights),
+        # As the trace leaves it: a file of JSON.
+        description=json.loads(json.dumps(describe(config, 16, Packing(), weights))),
         checkpoint={"name": "toy", "licence": "none", "sha256": "0" * 64},
         embedding={"file": "embedding.bin", "type": "Q8_0", "rows": 288, "columns": 64},
         tokenizer={"file": "tokenizer.model", **vocabulary(gguf).description},
@@ -52,7 +54,12 @@ def content(tmp_path: Path) -> dict[str, Any]:
 def test_ports_tensors_and_kinds_are_in_it(content: dict[str, Any]) -> None:
     assert content["inputs"][0] == {"name": "embedded", "shape": [1, 1, 64]}
     assert [kind["name"] for kind in content["layer_kinds"]] == ["Global", "Sliding"]
-    assert content["layers"] == ["Sliding", "Global"]
+    assert [(cache["argument"], cache["kind"]) for cache in content["caches"]] == [
+        ("l0.k", "Sliding"),
+        ("l0.v", "Sliding"),
+        ("l1.k", "Global"),
+        ("l1.v", "Global"),
+    ]
     assert content["counts"]["fusions"] == 15
     assert {"name", "file_type", "packed_type", "shape", "parts"} == set(content["tensors"][0])
     assert content["tools"]["torq"] == "2.3.0"
@@ -66,6 +73,8 @@ WRONG: dict[str, tuple[list[str | int], object, str]] = {
     "a port of size 0": (["outputs", 1, "shape"], [0], "outputs/1/shape/0"),
     "a short digest": (["checkpoint", "sha256"], "abc", "checkpoint/sha256"),
     "an unknown field": (["extra"], 1, "the top level"),
+    "a table without angles": (["ropes", 1, "frequencies"], [], "ropes/1/frequencies"),
+    "a gate that is not known": (["model", "gate"], "relu", "model/gate"),
     "a window of text": (["layer_kinds", 0, "window"], "all", "layer_kinds/0/window"),
 }
 

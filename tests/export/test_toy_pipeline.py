@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from export.gguf import reader
-from export.models import gemma3
+from export.models.read import read_config
 from export.passes import bf16, block_quant_fusion
 from export.passes import ir as passes_ir
 from export.torq.compiler import compile_module
@@ -17,7 +17,7 @@ from export.trace.weights import Packing, packed_weights
 from tests.torq.flags import TARGET
 from tests.torq.matmul import BF16
 from tests.torq.tools import torq_tools
-from tests.toy.gemma3 import Toy
+from tests.toy.toy import Toy
 from third_party.torq.torq_tools import Output
 from tools.report.compare import compare
 from tools.report.reference import ReferenceDecoder
@@ -66,7 +66,7 @@ TOYS = {
 @pytest.mark.parametrize("name", TOYS)
 def test_a_toy_goes_through_every_stage_and_agrees_with_float32(name: str, tmp_path: Path) -> None:
     gguf = reader.read(TOYS[name].write(tmp_path / "toy.gguf"))
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     packing = Packing(head="Q4_0" if name == "a head of its own" else "")
     weights = packed_weights(gguf, config, packing)
     traced, module, program = (tmp_path / file for file in ("traced", "bf16", "step.vmfb"))

@@ -10,7 +10,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from export.errors import ExportError
 from export.gguf import blocks
 from export.gguf.reader import Tensor
-from tests.toy.gemma3 import random_blocks
+from tests.toy.toy import random_blocks
 
 PACKED = ["Q8_0", "Q5_0", "Q5_1", "Q4_0", "Q4_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 QUANTISABLE = ["Q8_0", "Q5_0", "Q5_1", "Q4_0", "Q4_1"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from export.errors import ExportError
 from export.gguf import reader
-from tests.toy.gemma3 import Toy
+from tests.toy.toy import Toy
 
 TYPE_UINT32, TYPE_STRING, TYPE_ARRAY = 4, 8, 9
 F32 = 0

@@ -1,6 +1,6 @@
-"""The real Gemma 3 270M against llama.cpp on the same file as F32: greedy tokens and logits.
+"""Real checkpoints against llama.cpp on the same file as F32: greedy tokens and logits.
 
-Case 12: positions on both sides of 512, the window; global layers see past it.
+Case 12: Gemma's positions lie on both sides of 512, the window; global layers see past it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from export.gguf import reader
-from export.models import gemma3
+from export.models.read import read_config
 from export.trace.weights import dense_weights
 from tests.llama.f32_gguf import write_f32_copy
 from tests.llama.oracle import LlamaOracle
 from tools.report.reference import ReferenceDecoder
 
 CONTEXT = 1024
+GEMMAS_WINDOW = 512
 MIN_COSINE = 0.99999
 GREEDY_TOKENS = 128
 
@@ -48,17 +49,20 @@ the sides of the well, and noticed that they were filled with cupboards and book
 there she saw maps and pictures hung upon pegs."""
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = Path(os.environ["TEST_SRCDIR"]) / "gemma3_270m" / "model.gguf"
-    return write_f32_copy(source, tmp_path_factory.mktemp("f32") / "model.gguf")
+PROMPTS = {
+    "gemma3_270m": TEXT,
+    "smollm2_135m": "<|im_start|>user\nTell me a story of a rabbit.<|im_end|>\n"
+    "<|im_start|>assistant\n",
+}
 
 
-def decoders(checkpoint: Path) -> tuple[ReferenceDecoder, LlamaOracle]:
-    gguf = reader.read(checkpoint)
-    config = gemma3.read_config(gguf)
+def decoders(name: str, folder: Path) -> tuple[ReferenceDecoder, LlamaOracle]:
+    source = Path(os.environ["TEST_SRCDIR"]) / name / "model.gguf"
+    copy = write_f32_copy(source, folder / "model.gguf")
+    gguf = reader.read(copy)
+    config = read_config(gguf)
     weights = dense_weights(gguf, config)
-    return ReferenceDecoder(gguf, config, weights, CONTEXT), LlamaOracle(checkpoint, CONTEXT)
+    return ReferenceDecoder(gguf, config, weights, CONTEXT), LlamaOracle(copy, CONTEXT)
 
 
 def step(ours: ReferenceDecoder, theirs: LlamaOracle, token: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,12 +73,10 @@ def cosine(x: np.ndarray, y: np.ndarray) -> float:
     return float(x.astype(np.float64) @ y / np.linalg.norm(x) / np.linalg.norm(y))
 
 
-def test_greedy_tokens_and_logits_equal_llama_cpp_on_both_sides_of_the_window(
-    checkpoint: Path,
-) -> None:
-    ours, theirs = decoders(checkpoint)
-    prompt = theirs.tokenize(TEXT)
-    assert 440 <= len(prompt) < 512 - 16
+@pytest.mark.parametrize("name", PROMPTS)
+def test_greedy_tokens_and_logits_equal_llama_cpp(name: str, tmp_path: Path) -> None:
+    ours, theirs = decoders(name, tmp_path)
+    prompt = theirs.tokenize(PROMPTS[name], special=True)
     worst = 1.0
     for token in prompt:
         x, y = step(ours, theirs, token)
@@ -86,5 +88,8 @@ def test_greedy_tokens_and_logits_equal_llama_cpp_on_both_sides_of_the_window(
         x, y = step(ours, theirs, tokens[-1])
         worst = min(worst, cosine(x, y))
 
-    assert ours.position > 512 + 32
     assert worst > MIN_COSINE
+    assert len(set(tokens)) > 20
+    if name == "gemma3_270m":
+        assert 440 <= len(prompt) < GEMMAS_WINDOW - 16
+        assert ours.position > GEMMAS_WINDOW + 32

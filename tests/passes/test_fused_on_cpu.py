@@ -10,13 +10,13 @@ from iree import compiler as iree_compiler
 from iree import runtime as iree_runtime
 
 from export.gguf import reader
-from export.models import gemma3
+from export.models.read import read_config
 from export.passes import block_quant_fusion, cpu_lowering
 from export.passes import ir as passes_ir
 from export.passes.fused_lowering import LoweringCounts
 from export.trace import lower
 from export.trace.weights import Packing, packed_weights
-from tests.toy.gemma3 import Toy
+from tests.toy.toy import Toy
 from tools.report.reference import ReferenceDecoder
 
 CONTEXT = 16
@@ -39,7 +39,7 @@ def run(module: Path, arguments: list[np.ndarray]) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_1", "Q5_1", "Q4_0"])
 def test_traced_fused_and_lowered_give_what_jax_gives(kind: str, tmp_path: Path) -> None:
     gguf = reader.read(Toy(default_type=kind).write(tmp_path / "toy.gguf"))
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     weights = packed_weights(gguf, config, Packing())
     traced, fused, lowered = (tmp_path / f"{stage}.mlirbc" for stage in ("traced", "fused", "cpu"))
     lower.write_bytecode(lower.trace(config, CONTEXT, weights), traced)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from export.gguf import reader
-from export.models import gemma3
+from export.models.read import read_config
 from export.trace.weights import Packing, packed_weights
 from runtime.backends.backend import Backend
 from runtime.backends.iree_cpu import IreeBackend
@@ -50,7 +50,7 @@ def test_a_backend_gives_what_the_checkpoints_own_step_gives(
 ) -> None:
     bundle = Bundle.open(toy_file("toy_torq"))
     gguf = reader.read(toy_file("toy.gguf"))
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     weights = packed_weights(gguf, config, Packing()).weights
     reference = ReferenceDecoder(gguf, config, weights, bundle.context)
     decoder = Decoder(bundle, kind(bundle))

@@ -69,7 +69,7 @@ def _narrow_cache(content: dict[str, Any]) -> None:
 
 
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "another version": (lambda c: c.update(version=1), r"version 1; this runtime reads .* 2"),
+    "another version": (lambda c: c.update(version=1), r"version 1; this runtime reads .* 3"),
     "another format": (lambda c: c.update(format="zip"), "format 'zip'"),
     "no field": (lambda c: c.pop("context"), "no field context"),
     "a field of text": (lambda c: c.update(context="16"), "context is str, int was expected"),
@@ -78,7 +78,22 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a port twice": (_twice, "outputs: a port twice"),
     "no port": (_drop_port, "outputs: no port hidden"),
     "a cache of another size": (_narrow_cache, r"l0.k \[2, 16, 7\] .* is no cache of 4 positions"),
-    "an unknown kind": (lambda c: c.update(layers=["Local"]), "layers of unknown kind Local"),
+    "an unknown kind": (
+        lambda c: c["caches"][2].update(kind="Local"),
+        "caches/2: unknown kind of layer Local",
+    ),
+    "a cache without rows": (
+        lambda c: c["caches"][1].update(rows=[]),
+        "caches/1: expected axis 1 or 2, and rows",
+    ),
+    "a cache along its heads": (
+        lambda c: c["caches"][1].update(axis=0),
+        "caches/1: expected axis 1 or 2, and rows",
+    ),
+    "a cache of a layer more": (
+        lambda c: c["caches"][1]["rows"].append("l1.vRow"),
+        r"outputs: a port twice",
+    ),
     "a kind with a field more": (
         lambda c: c["layer_kinds"][0].update(extra=1),
         "layer_kinds/0 is not an object of",

@@ -7,22 +7,21 @@ import cmath
 import numpy as np
 import pytest
 
-from runtime.positions import MASKED, LayerKind
+from runtime.positions import MASKED, LayerKind, Rope
 
 
-def kind(past: int, window: int | None, scale: float = 1.0) -> LayerKind:
-    return LayerKind(
-        name="Global", head_dim=8, past=past, window=window, rope_base=100.0, rope_scale=scale
-    )
+def kind(past: int, window: int | None) -> LayerKind:
+    return LayerKind(name="Global", past=past, window=window, rope="Global")
 
 
 @pytest.mark.parametrize("position", [0, 1, 17, 600, 32_767])
-@pytest.mark.parametrize("scale", [1.0, 8.0])
-def test_rope_rows_are_powers_of_one_rotation_a_pair(position: int, scale: float) -> None:
-    cos, sin = kind(16, None, scale).rope(position)
+def test_rope_rows_are_powers_of_one_rotation_a_pair(position: int) -> None:
+    frequencies = (1.0, 0.1, 0.03, 1e-6)
 
-    for pair in range(4):
-        turn = cmath.exp(1j * position / scale * 100.0 ** (-2 * pair / 8))
+    cos, sin = Rope(name="Global", frequencies=frequencies).row(position)
+
+    for pair, frequency in enumerate(frequencies):
+        turn = cmath.exp(1j * position * frequency)
         assert cos[0, pair] == pytest.approx(turn.real, abs=1e-6)
         assert sin[0, pair] == pytest.approx(turn.imag, abs=1e-6)
     assert cos.shape == sin.shape == (1, 4)

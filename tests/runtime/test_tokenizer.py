@@ -15,7 +15,7 @@ from export.gguf.reader import GgufFile, Value
 from runtime.tokenizer import Tokenizer
 from tests.runtime.strings import strings
 from tests.runtime.tokenization import assert_equals_llama_cpp, load
-from tests.toy.gemma3 import Toy
+from tests.toy.toy import Toy
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Writes the toy checkpoint of the build: make_toy WINDOW OUT.gguf INFO.json"""
+"""Writes a toy checkpoint of the build: make_toy NAME OUT.gguf INFO.json"""
 
 from __future__ import annotations
 
@@ -6,22 +6,35 @@ import json
 import sys
 from pathlib import Path
 
-from tests.toy.gemma3 import FUNCTION_TOKENS, Toy
+from tests.toy.toy import FUNCTION_TOKENS, Toy
 
 TYPES = {"attn_q": "Q5_0", "attn_v": "Q4_1", "ffn_up": "Q4_0", "ffn_down": "F16"}
 
-
-def main(window: str, out: str, info: str) -> None:
-    toy = Toy(
-        default_type="Q8_0",
-        types=TYPES,
+TOYS = {
+    "toy": Toy(head_dim=16, default_type="Q8_0", types=TYPES, control=FUNCTION_TOKENS),
+    # A window that a prompt of the tests does not leave at once.
+    "toy_chat": Toy(
+        head_dim=16, window=64, default_type="Q8_0", types=TYPES, control=FUNCTION_TOKENS
+    ),
+    "toy_gemma2": Toy(architecture="gemma2", rope_base=10_000.0, default_type="Q8_0", types=TYPES),
+    "toy_llama": Toy(
+        architecture="llama",
         head_dim=16,
-        heads=4,
-        window=int(window),
-        control=FUNCTION_TOKENS,
-    )
-    toy.write(Path(out))
-    Path(info).write_text(json.dumps({"name": "toy", "licence": "Apache-2.0"}) + "\n")
+        rope_base=500_000.0,
+        rope_factors=(1.0, 1.0, 1.5, 3.7, 8.0, 8.0, 32.0, 32.0),
+        default_type="Q4_1",
+        types={"token_embd": "Q8_0"},
+    ),
+    "toy_qwen2": Toy(
+        architecture="qwen2", head_dim=16, own_head=True, default_type="Q8_0", types=TYPES
+    ),
+    "toy_qwen3": Toy(architecture="qwen3", default_type="Q8_0", types=TYPES),
+}
+
+
+def main(name: str, out: str, info: str) -> None:
+    TOYS[name].write(Path(out))
+    Path(info).write_text(json.dumps({"name": name, "licence": "Apache-2.0"}) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,12 +15,13 @@ from jaxlib.mlir import ir
 
 from export.errors import ExportError
 from export.gguf import reader
-from export.models import decoder, gemma3
+from export.models import decoder
 from export.models.config import DecoderConfig
+from export.models.read import read_config
 from export.passes import ir as passes_ir
 from export.trace import lower, ports
 from export.trace.weights import Packing, StepWeights, packed_weights
-from tests.toy.gemma3 import Toy
+from tests.toy.toy import Toy
 
 CONTEXT = 16
 TYPES = {
@@ -45,7 +46,7 @@ K_TYPES = {
 
 def packed(path: Path, packing: Packing | None = None) -> tuple[DecoderConfig, StepWeights]:
     gguf = reader.read(path)
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     return config, packed_weights(gguf, config, packing or Packing())
 
 
@@ -91,13 +92,49 @@ def test_ports_have_the_contracts_names_shapes_and_order(toy: Path) -> None:
     ]
 
 
-def test_a_model_without_sliding_layers_has_no_sliding_ports(tmp_path: Path) -> None:
-    config, _ = packed(Toy(pattern=1).write(tmp_path / "toy.gguf"))
+POSITION_PORTS = {
+    "one kind of layer": (Toy(pattern=1), "cosGlobal sinGlobal maskGlobal"),
+    "one base for both kinds": (
+        Toy(architecture="gemma2"),
+        "cosGlobal sinGlobal maskGlobal maskSliding",
+    ),
+    "no window": (Toy(architecture="llama", head_dim=16), "cosGlobal sinGlobal maskGlobal"),
+    "sliding layers alone": (Toy(layers=1), "cosSliding sinSliding maskSliding"),
+}
 
-    names = [port.name for port in ports.input_ports(config, CONTEXT)]
 
-    assert not [name for name in names if "Sliding" in name]
-    assert "cosGlobal" in names
+@pytest.mark.parametrize("name", POSITION_PORTS)
+def test_there_is_a_table_for_each_base_and_a_mask_for_each_kind(name: str, tmp_path: Path) -> None:
+    toy, wanted = POSITION_PORTS[name]
+    config, weights = packed(replace(toy, default_type="Q8_0").write(tmp_path / "toy.gguf"))
+
+    text = str(lower.trace(config, CONTEXT, weights)).split("->")[0]
+
+    found = re.findall(r'torq.port = "((?:cos|sin|mask)[^"]+)"', text)
+    assert found == wanted.split()
+
+
+def test_beyond_64_bindings_all_layers_of_a_kind_share_a_cache(tmp_path: Path) -> None:
+    few, many = (
+        packed(Toy(layers=layers, pattern=3, default_type="Q8_0").write(tmp_path / "toy"))[0]
+        for layers in (28, 29)
+    )
+
+    assert len(ports.input_ports(few, CONTEXT)) == 63
+    assert [(p.name, p.shape) for p in ports.input_ports(many, CONTEXT)[7:]] == [
+        ("kGlobal", (18, 32, 16)),
+        ("vGlobal", (18, 16, 32)),
+        ("kSliding", (40, 32, 4)),
+        ("vSliding", (40, 4, 32)),
+    ]
+    sliding = ports.cache_ports(many)[2]
+    assert (sliding.kind, sliding.axis, sliding.rows[:3]) == (
+        "Sliding",
+        2,
+        ("l0.kRow", "l1.kRow", "l3.kRow"),
+    )
+    rows = [row for cache in ports.cache_ports(many) for row in cache.rows]
+    assert sorted(rows) == sorted(port.name for port in ports.output_ports(many)[2:])
 
 
 def test_locations_say_layer_and_operation_and_no_file(toy: Path) -> None:
@@ -136,8 +173,8 @@ def test_a_port_that_is_not_used_is_refused(
 
 def test_a_weight_that_is_not_used_is_refused(toy: Path) -> None:
     config, weights = packed(toy)
-    norms = {**weights.weights.norms, "blk.9.extra": np.ones(4, np.float32)}
-    extra = StepWeights(weights.weights._replace(norms=norms), weights.records)
+    vectors = {**weights.weights.vectors, "blk.9.extra": np.ones(4, np.float32)}
+    extra = StepWeights(weights.weights._replace(vectors=vectors), weights.records)
 
     with pytest.raises(ExportError, match=r"does not use weight/blk\.9\.extra"):
         lower.trace(config, CONTEXT, extra)
@@ -267,7 +304,7 @@ def test_the_query_norm_alone_carries_the_query_scale(toy: Path) -> None:
     gguf = reader.read(toy)
     _, weights = packed(toy)
 
-    for name, norm in weights.weights.norms.items():
+    for name, norm in weights.weights.vectors.items():
         scale = 32**-0.5 if name.endswith("attn_q_norm.weight") else 1.0
         stored = gguf.tensor(name).data.view(np.float32)
         np.testing.assert_allclose(norm, stored * scale, rtol=1e-6)
@@ -279,9 +316,8 @@ def test_a_head_of_its_own_is_taken_before_the_embedding(toy: Path) -> None:
     head = replace(embedding, name="output.weight", data=np.zeros_like(embedding.data))
     tensors = {**gguf.tensors, "output.weight": head}
 
-    weights = packed_weights(
-        replace(gguf, tensors=tensors), gemma3.read_config(gguf), Packing()
-    ).weights
+    gguf = replace(gguf, tensors=tensors)
+    weights = packed_weights(gguf, read_config(gguf), Packing()).weights
 
     (part,) = weights.matrices["output.weight"]
     assert not np.asarray(part.scale, np.float32).any()
@@ -298,7 +334,7 @@ def test_the_whole_context_of_the_model_is_taken(toy: Path) -> None:
 
 def test_a_missing_and_an_unknown_tensor_are_named(toy: Path) -> None:
     gguf = reader.read(toy)
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     fewer = {name: t for name, t in gguf.tensors.items() if name != "blk.1.ffn_up.weight"}
     more = {**gguf.tensors, "blk.0.ffn_gate_exps.weight": gguf.tensor("blk.0.ffn_up.weight")}
 
@@ -310,7 +346,7 @@ def test_a_missing_and_an_unknown_tensor_are_named(toy: Path) -> None:
 
 def test_a_tensor_of_another_shape_is_named(toy: Path) -> None:
     gguf = reader.read(toy)
-    config = replace(gemma3.read_config(gguf), ffn_size=128)
+    config = replace(read_config(gguf), ffn_size=128)
 
     with pytest.raises(
         ExportError, match=r"blk\.0\.ffn_gate\.weight: shape \(96, 64\); \(128, 64\)"

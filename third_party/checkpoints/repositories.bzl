@@ -30,7 +30,7 @@ def checkpoint_repositories():
         sha256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
     )
 
-    # SmolLM2 135M Instruct in Q4_1: a Llama, of which the tokenizer is used so far.
+    # SmolLM2 135M Instruct in Q4_1, a Llama.
     gguf_checkpoint(
         name = "smollm2_135m",
         env = "SMOLLM2_135M_GGUF",

@@ -13,7 +13,8 @@ from export.gguf.reader import GgufFile
 from export.models import decoder
 from export.models.config import DecoderConfig
 from export.trace import ports
-from runtime.positions import LayerKind
+from runtime.ports import CachePorts, position_values
+from runtime.positions import LayerKind, Rope
 
 # The reference runs on the CPU, and must not look for an accelerator.
 jax.config.update("jax_platforms", "cpu")
@@ -33,11 +34,15 @@ class ReferenceDecoder:
         self.inputs = ports.input_ports(config, context)
         self.outputs = ports.output_ports(config)
         kinds = [LayerKind(**asdict(kind)) for kind in ports.layer_kinds(config, context)]
+        self._ropes = [Rope(**asdict(table)) for table in ports.rope_tables(config)]
         self._kinds = {kind.name: kind for kind in kinds}
+        caches = ports.cache_ports(config)
+        self._caches = [
+            CachePorts(**asdict(cache) | {"kind": self._kinds[cache.kind]}) for cache in caches
+        ]
+        held = {cache.argument for cache in caches}
         self._cache = {
-            port.name: np.zeros(port.shape, np.float32)
-            for port in self.inputs
-            if port.name.startswith("l")
+            port.name: np.zeros(port.shape, np.float32) for port in self.inputs if port.name in held
         }
         embedding = gguf.tensor("token_embd.weight")
         self._embedding = blocks.dense(embedding) * np.float32(config.embedding_scale)
@@ -54,9 +59,7 @@ class ReferenceDecoder:
         """The step's arguments for a token at the current position, by port, in contract order."""
         values = dict(self._cache)
         values["embedded"] = self._embedding[token][None, None]
-        for name, kind in self._kinds.items():
-            values[f"cos{name}"], values[f"sin{name}"] = kind.rope(self.position)
-            values[f"mask{name}"] = kind.mask(self.position)
+        values |= position_values(self._ropes, self._kinds.values(), self.position)
         return {port.name: values[port.name] for port in self.inputs}
 
     def step(self, token: int) -> dict[str, np.ndarray]:
@@ -65,10 +68,7 @@ class ReferenceDecoder:
         named = {
             port.name: np.asarray(value) for port, value in zip(self.outputs, results, strict=True)
         }
-        for layer in range(self.config.layers):
-            kind = self._kinds[self.config.kind(layer)]
-            slot = kind.slot(self.position)
-            self._cache[f"l{layer}.k"][:, :, slot] = named[f"l{layer}.kRow"][:, :, 0]
-            self._cache[f"l{layer}.v"][:, slot] = named[f"l{layer}.vRow"][:, 0]
+        for cache in self._caches:
+            cache.write(self._cache[cache.argument], cache.kind.slot(self.position), named)
         self.position += 1
         return named

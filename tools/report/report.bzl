@@ -8,6 +8,10 @@ load("//export:stage_arguments.bzl", "stage_arguments")
 # "<bos>The capital of France is Paris. The capital of Italy is" in Gemma's vocabulary.
 GEMMA_PROMPT = [2, 818, 5279, 529, 7001, 563, 9079, 236761, 669, 5279, 529, 11702, 563]
 
+# "<|im_start|>user\nThe capital of France is<|im_end|>\n<|im_start|>assistant\nThe capital of France
+# is" in SmolLM2's vocabulary.
+SMOLLM2_PROMPT = [1, 4093, 198, 504, 3575, 282, 4649, 314, 2, 198, 1, 520, 9531, 198, 504, 3575, 282, 4649, 314]
+
 def _step_report_impl(ctx):
     torq = ctx.toolchains["//third_party/torq:toolchain_type"].torq
     report = ctx.actions.declare_file(ctx.label.name + ".json")

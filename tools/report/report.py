@@ -18,7 +18,7 @@ from absl import flags, logging
 from export import cli
 from export.errors import ExportError
 from export.gguf import reader
-from export.models import gemma3
+from export.models.read import read_config
 from export.trace.weights import dense_weights
 from third_party.torq.torq_tools import TorqTools
 from tools.report.compare import compare, simulated_step
@@ -38,7 +38,7 @@ _TIMEOUT = flags.DEFINE_float("timeout", 3600, "Seconds that the simulator may t
 def main() -> None:
     """Compares one step and writes the report; a gate that fails ends it with status 1."""
     gguf = reader.read(Path(_GGUF.value))
-    config = gemma3.read_config(gguf)
+    config = read_config(gguf)
     bundle = Path(_BUNDLE.value)
     context = json.loads((bundle / "manifest.json").read_text("utf-8"))["context"]
     reference = ReferenceDecoder(gguf, config, dense_weights(gguf, config), context)

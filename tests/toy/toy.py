@@ -1,4 +1,4 @@
-"""Writes toy Gemma 3 checkpoints: real GGUF files of a few thousand weights, made by code.
+"""Writes toy checkpoints: real GGUF files of a few thousand weights, made by code.
 
 llama.cpp loads them, so they can be compared with it. Every size is a choice, and every matrix can
 be of any block type: those that gguf cannot quantise to are filled with random valid blocks.
@@ -47,10 +47,44 @@ FUNCTION_TOKENS = (
 )
 
 
+_LLAMA_NORMS = ("attn_norm", "ffn_norm")
+_GEMMA2_NORMS = (*_LLAMA_NORMS, "post_attention_norm", "post_ffw_norm")
+_HEAD_NORMS = ("attn_q_norm", "attn_k_norm")
+_QKV = ("attn_q", "attn_k", "attn_v")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """What a converter writes for an architecture besides what it writes for all.
+
+    keys: the kinds of keys, as the methods of `Toy` that write them.
+    key_length: whether the size of a head is written, and may be any.
+    """
+
+    norms: tuple[str, ...]
+    biases: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    key_length: bool = True
+
+
+FAMILIES = {
+    "gemma2": Family(norms=_GEMMA2_NORMS, keys=("window", "caps")),
+    "gemma3": Family(norms=(*_GEMMA2_NORMS, *_HEAD_NORMS), keys=("window", "pattern")),
+    "llama": Family(norms=_LLAMA_NORMS, keys=("rotated",), key_length=False),
+    "qwen2": Family(norms=_LLAMA_NORMS, biases=_QKV, key_length=False),
+    "qwen3": Family(norms=(*_LLAMA_NORMS, *_HEAD_NORMS)),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Toy:
     """A toy checkpoint.
 
+    head_dim: hidden_size / heads where the family does not write it.
+    biases: of projections, beside the family's.
+    rope_factors: [head_dim / 2], Llama 3's; none where empty.
+    score_cap, logit_cap: where the family has them.
+    own_head: whether the head is not the embedding.
     types: the type of a matrix by the name of its tensor's last part, such as "ffn_up", or by its
     whole name; `default_type` for the others.
     written_keys: False leaves out the keys that real files leave out too.
@@ -58,6 +92,7 @@ class Toy:
     chat_template: "" for none.
     """
 
+    architecture: str = "gemma3"
     layers: int = 2
     hidden_size: int = 64
     ffn_size: int = 96
@@ -71,6 +106,11 @@ class Toy:
     rope_base: float = 1_000_000.0
     rope_base_sliding: float = 10_000.0
     rope_scale: float = 1.0
+    rope_factors: tuple[float, ...] = ()
+    score_cap: float = 50.0
+    logit_cap: float = 30.0
+    biases: tuple[str, ...] = ()
+    own_head: bool = False
     written_keys: bool = True
     control: tuple[str, ...] = ()
     chat_template: str = ""
@@ -78,18 +118,26 @@ class Toy:
     types: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
 
+    @property
+    def family(self) -> Family:
+        """What the architecture's files have."""
+        return FAMILIES[self.architecture]
+
     def write(self, path: Path) -> Path:
         """Writes the file; returns its path."""
-        writer = GGUFWriter(path, "gemma3")
+        writer = GGUFWriter(path, self.architecture)
         self._write_metadata(writer)
         self._write_vocabulary(writer)
         random = np.random.default_rng(self.seed)
         for name, shape in self._shapes().items():
-            if len(shape) == 1:
-                values = 1 + 0.2 * random.standard_normal(shape)
-                writer.add_tensor(name, values.astype(np.float32))
-            else:
+            if len(shape) == 2:
                 self._write_matrix(writer, name, shape, random)
+            else:
+                mean = 1.0 if name.endswith(".weight") else 0.0
+                values = mean + 0.2 * random.standard_normal(shape)
+                writer.add_tensor(name, values.astype(np.float32))
+        if self.rope_factors:
+            writer.add_tensor("rope_freqs.weight", np.array(self.rope_factors, np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -103,15 +151,22 @@ class Toy:
         writer.add_feed_forward_length(self.ffn_size)
         writer.add_head_count(self.heads)
         writer.add_head_count_kv(self.kv_heads)
-        writer.add_key_length(self.head_dim)
-        writer.add_value_length(self.head_dim)
+        if self.family.key_length:
+            writer.add_key_length(self.head_dim)
+            writer.add_value_length(self.head_dim)
         writer.add_layer_norm_rms_eps(1e-6)
         writer.add_rope_freq_base(self.rope_base)
-        writer.add_sliding_window(self.window)
         if self.rope_scale != 1.0:
             writer.add_rope_scaling_type(RopeScalingType.LINEAR)
             writer.add_rope_scaling_factor(self.rope_scale)
-        if self.written_keys:
+        if "rotated" in self.family.keys:
+            writer.add_rope_dimension_count(self.head_dim)
+        if "window" in self.family.keys:
+            writer.add_sliding_window(self.window)
+        if "caps" in self.family.keys:
+            writer.add_attn_logit_softcapping(self.score_cap)
+            writer.add_final_logit_softcapping(self.logit_cap)
+        if "pattern" in self.family.keys and self.written_keys:
             writer.add_uint32("gemma3.attention.sliding_window_pattern", self.pattern)
             writer.add_float32("gemma3.rope.freq_base_swa", self.rope_base_sliding)
 
@@ -137,23 +192,26 @@ class Toy:
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
         hidden, ffn = self.hidden_size, self.ffn_size
         shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (self.vocabulary, hidden)}
+        matrices = {
+            "attn_q": (q, hidden),
+            "attn_k": (kv, hidden),
+            "attn_v": (kv, hidden),
+            "attn_output": (hidden, q),
+            "ffn_gate": (ffn, hidden),
+            "ffn_up": (ffn, hidden),
+            "ffn_down": (hidden, ffn),
+        }
+        norms = {
+            name: (self.head_dim if name in _HEAD_NORMS else hidden,) for name in self.family.norms
+        }
+        biases = {name: matrices[name][:1] for name in (*self.family.biases, *self.biases)}
         for layer in range(self.layers):
-            block: dict[str, tuple[int, ...]] = {
-                "attn_norm": (hidden,),
-                "attn_q": (q, hidden),
-                "attn_k": (kv, hidden),
-                "attn_v": (kv, hidden),
-                "attn_q_norm": (self.head_dim,),
-                "attn_k_norm": (self.head_dim,),
-                "attn_output": (hidden, q),
-                "post_attention_norm": (hidden,),
-                "ffn_norm": (hidden,),
-                "ffn_gate": (ffn, hidden),
-                "ffn_up": (ffn, hidden),
-                "ffn_down": (hidden, ffn),
-                "post_ffw_norm": (hidden,),
-            }
-            shapes.update({f"blk.{layer}.{name}.weight": shape for name, shape in block.items()})
+            for name, shape in (matrices | norms).items():
+                shapes[f"blk.{layer}.{name}.weight"] = shape
+            for name, shape in biases.items():
+                shapes[f"blk.{layer}.{name}.bias"] = shape
+        if self.own_head:
+            shapes["output.weight"] = (self.vocabulary, hidden)
         return shapes | {"output_norm.weight": (hidden,)}
 
     def _write_matrix(
