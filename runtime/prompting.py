@@ -10,21 +10,10 @@ from runtime import segments
 from runtime.bundle import Bundle
 from runtime.errors import RunError
 from runtime.functions import functiongemma
-from runtime.functions.markers import START_CALL
+from runtime.functions.markers import START_CALL, START_RESPONSE
 from runtime.functions.schema import Function
 from runtime.segments import Segment
 from runtime.template import ChatTemplate
-
-# Tokens that end a turn, by their texts in the checkpoints that this runtime is for, beside the
-# vocabulary's own end of text.
-_STOPS = (
-    "<end_of_turn>",
-    "<start_function_response>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +79,10 @@ class Form:
 
     @property
     def stops(self) -> frozenset[int]:
-        """The tokens that end the model's turn."""
-        tokenizer = self.bundle.tokenizer
-        found = {tokenizer.control[name] for name in _STOPS if name in tokenizer.control}
-        return frozenset(found | {tokenizer.eos})
+        """The tokens that end the model's turn, which may be followed by a function's response."""
+        control = self.bundle.tokenizer.control
+        called = {control[START_RESPONSE]} if START_RESPONSE in control else set()
+        return self.bundle.tokenizer.end | called
 
 
 def user_message(text: str) -> dict[str, Any]:

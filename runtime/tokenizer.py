@@ -22,6 +22,7 @@ class Tokenizer:
 
     model: how text is cut into pieces.
     bos, eos: ids; bos is put in front of a text where add_bos says so.
+    end: the tokens that end a reply, eos among them.
     user_defined: texts that are cut out of any text first, as tokens of their own.
     control: texts such as `<eos>`; they become tokens only where a caller trusts the text.
     """
@@ -29,6 +30,7 @@ class Tokenizer:
     model: TokenModel
     bos: int
     eos: int
+    end: frozenset[int]
     add_bos: bool
     user_defined: Mapping[str, int]
     control: Mapping[str, int]
@@ -55,6 +57,7 @@ class Tokenizer:
             model=loaded,
             bos=description["bos"],
             eos=description["eos"],
+            end=frozenset(description["end"]),
             add_bos=description["add_bos"],
             user_defined=user_defined,
             control={**description["control"], **markers},
@@ -111,10 +114,12 @@ class Tokenizer:
 def _fragments(text: str, cut: Mapping[str, int]) -> list[str]:
     """The text split at the given texts, which stay as fragments: the longest are cut out first.
 
-    The order is llama.cpp's, which looks for each token in the whole text before the next one.
+    The order is llama.cpp's, which looks for each token in the whole text before the next one, and
+    measures in bytes.
     """
     fragments = [text] if text else []
-    for token in sorted((token for token in cut if token in text), key=len, reverse=True):
+    found = (token for token in cut if token in text)
+    for token in sorted(found, key=lambda token: len(token.encode()), reverse=True):
         split = re.compile(f"({re.escape(token)})").split
         fragments = [
             part

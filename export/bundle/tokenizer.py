@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from gguf.constants import TokenType
 
-from export.bundle import byte_pair_model, sentencepiece_model
+from export.bundle import byte_pair_model, sentencepiece_model, special_tokens
+from export.bundle.special_tokens import PREFIX
 from export.errors import ExportError
 from export.gguf.reader import GgufFile, StringArray
 
-_PREFIX = "tokenizer.ggml."
 _IDS = ("unknown", "bos", "eos", "padding")
 
 
@@ -28,51 +28,71 @@ class Vocabulary:
 def vocabulary(gguf: GgufFile) -> Vocabulary:
     """The tokenizer in a file's metadata.
 
-    Raises ExportError for another kind of tokenizer, and for tokens, scores, merges and types that
-    are absent, of a wrong type, or not as many as each other.
+    Raises ExportError for another kind of tokenizer, for tokens, scores, merges and types that are
+    absent, of a wrong type, or not as many as each other, for a text that is two tokens, and for
+    ids that are none.
     """
-    kind = gguf.string(f"{_PREFIX}model")
+    kind = gguf.string(f"{PREFIX}model")
     if kind not in ("llama", "gpt2"):
         raise ExportError(
             f"{gguf.path}: tokenizer {kind!r} is not supported; 'llama' (SentencePiece) and 'gpt2' "
             "(byte-level BPE) are"
         )
     tokens, types = _tokens(gguf)
-    ids = {name: gguf.integer(f"{_PREFIX}{name}_token_id", -1) for name in _IDS}
+    texts = _ids(gguf, tokens)
+    ids = {name: special_tokens.token_id(gguf, name, len(tokens)) for name in _IDS}
     if kind == "llama":
         scores = _numbers(gguf, "scores", len(tokens))
-        space = bool(gguf.metadata.get(f"{_PREFIX}add_space_prefix", True))
+        space = bool(gguf.metadata.get(f"{PREFIX}add_space_prefix", True))
         model = sentencepiece_model.write(tokens, scores, types, ids, space)
-        file, name = "tokenizer.model", "sentencepiece"
+        file, name, begins = "tokenizer.model", "sentencepiece", True
     else:
-        merges = gguf.metadata.get(f"{_PREFIX}merges")
+        merges = gguf.metadata.get(f"{PREFIX}merges")
         if not isinstance(merges, StringArray):
-            raise ExportError(f"{gguf.path}: {_PREFIX}merges is no array of texts, or missing")
-        pre = gguf.string(f"{_PREFIX}pre")
-        model = byte_pair_model.write(str(gguf.path), tokens, merges, pre)
-        file, name = "tokenizer.json", "bpe"
-    # What llama.cpp takes where the file does not say: a beginning for SentencePiece alone.
-    add_bos = gguf.metadata.get(f"{_PREFIX}add_bos_token", kind == "llama")
+            raise ExportError(f"{gguf.path}: {PREFIX}merges is no array of texts, or missing")
+        cut = byte_pair_model.cut(str(gguf.path), gguf.string(f"{PREFIX}pre"))
+        model = byte_pair_model.write(str(gguf.path), texts, merges, cut)
+        file, name, begins = "tokenizer.json", "bpe", cut.add_bos
+    add_bos = bool(gguf.metadata.get(f"{PREFIX}add_bos_token", begins))
+    if add_bos and ids["bos"] < 0:
+        raise ExportError(
+            f"{gguf.path}: {PREFIX}bos_token_id is missing, and a text begins with it; add "
+            f"the key, or {PREFIX}add_bos_token = false"
+        )
+    mended = special_tokens.mended_types(gguf, texts, types)
     return Vocabulary(
         file=file,
         model=model,
         description={
             "kind": name,
             "size": len(tokens),
-            "add_bos": bool(add_bos),
+            "add_bos": add_bos,
             **{key: index for key, index in ids.items() if key != "unknown"},
-            "user_defined": _texts(tokens, types == TokenType.USER_DEFINED),
-            "control": _texts(tokens, np.isin(types, (TokenType.CONTROL, TokenType.UNKNOWN))),
+            "end": special_tokens.ends(gguf, texts),
+            "user_defined": _texts(tokens, mended == TokenType.USER_DEFINED),
+            "control": _texts(tokens, np.isin(mended, (TokenType.CONTROL, TokenType.UNKNOWN))),
             "chat_template": gguf.metadata.get("tokenizer.chat_template"),
         },
     )
 
 
 def _tokens(gguf: GgufFile) -> tuple[StringArray, np.ndarray]:
-    tokens = gguf.metadata.get(f"{_PREFIX}tokens")
+    tokens = gguf.metadata.get(f"{PREFIX}tokens")
     if not isinstance(tokens, StringArray):
-        raise ExportError(f"{gguf.path}: {_PREFIX}tokens is no array of texts, or missing")
+        raise ExportError(f"{gguf.path}: {PREFIX}tokens is no array of texts, or missing")
     return tokens, _numbers(gguf, "token_type", len(tokens))
+
+
+def _ids(gguf: GgufFile, tokens: StringArray) -> dict[str, int]:
+    ids: dict[str, int] = {}
+    for index in range(len(tokens)):
+        first = ids.setdefault(tokens[index], index)
+        if first != index:
+            raise ExportError(
+                f"{gguf.path}: {PREFIX}tokens has {tokens[index]!r} twice, as {first} and {index}; "
+                "each text was expected once; convert the checkpoint again"
+            )
+    return ids
 
 
 def _texts(tokens: StringArray, chosen: np.ndarray) -> dict[str, int]:
@@ -80,9 +100,9 @@ def _texts(tokens: StringArray, chosen: np.ndarray) -> dict[str, int]:
 
 
 def _numbers(gguf: GgufFile, name: str, count: int) -> np.ndarray:
-    value = gguf.metadata.get(f"{_PREFIX}{name}")
+    value = gguf.metadata.get(f"{PREFIX}{name}")
     if not isinstance(value, np.ndarray) or len(value) != count:
         raise ExportError(
-            f"{gguf.path}: {_PREFIX}{name} is no array of {count} numbers, one a token"
+            f"{gguf.path}: {PREFIX}{name} is no array of {count} numbers, one a token"
         )
     return value

@@ -46,6 +46,11 @@ class LlamaOracle:
         """
         return list(self._model.get_vocab().tokenize(text, add_special=True, parse_special=special))
 
+    def ends(self) -> frozenset[int]:
+        """The tokens after which llama.cpp generates no more."""
+        vocabulary = self._model.get_vocab()
+        return frozenset(filter(vocabulary.is_eog, range(vocabulary.n_vocab)))
+
     def logits(self, tokens: list[int]) -> np.ndarray:
         """float32 [len(tokens), vocabulary]: the logits after each of the tokens that follow."""
         rows = []

@@ -20,7 +20,7 @@ _RANGES = [
 ]
 _SCRIPTS = [chr(code) for start, end in _RANGES for code in range(start, end)]
 _SCRAPS = [" ", "  ", "\n", "\t", "\r", "a", "▁", "\0x", "<0x0A>", "<b>", "</b>", "\u3000"]
-_SCRAPS += ["<bos>", "<eos>", "<start_of_turn>", "<unused3>", "[multimodal]", "<unk>"]
+_SCRAPS += ["<bos>", "<eos>", "<start_of_turn>", "<unused3>", "[multimodal]", "<unk>", "</s>"]
 _SCRAPS += ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "'s", "'LL", "12", "\u0663", "²", "Ⅷ"]
 _JOINED = ["👩", "\u200d", "👧", "🏽", "🇩", "🇪", "\ufe0f", "é", "e\u0301", "ﬁ", "Å", "\u00a0"]
 

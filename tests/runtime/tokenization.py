@@ -18,8 +18,9 @@ def load(path: Path) -> Tokenizer:
 
 
 def assert_equals_llama_cpp(path: Path, count: int) -> None:
-    """Compares so many strings, with control tokens as text and as tokens."""
+    """Compares so many strings, with control tokens as text and as tokens, and the reply's ends."""
     ours, theirs = load(path), LlamaOracle(path, 32)
+    assert ours.end == theirs.ends()
     for special in (False, True):
         for text in strings(count):
             assert ours.encode(text, special=special) == theirs.tokenize(text, special=special)
