@@ -50,7 +50,8 @@ def torq_decoder(
       quantise: block type for projections whose own type has no packed form (floats, IQ types).
       gguf: a GGUF file in place of the checkpoint's.
       checkpoint_info: with gguf: JSON of the file's "name" and "licence".
-      report_tokens: token ids that the report runs, the last one in the simulator.
+      report_tokens: token ids that the report runs, the last one in the simulator, which gives a
+        step 300 s; empty for no report.
       **kwargs: tags, visibility and the like, for every label.
     """
     gguf = gguf or "@%s//:model.gguf" % checkpoint
@@ -108,10 +109,11 @@ def torq_decoder(
             deps = ["//runtime:" + program],
             **kwargs
         )
-    step_report(
-        name = name + ".report",
-        bundle = name,
-        checkpoint = gguf,
-        tokens = report_tokens,
-        **kwargs
-    )
+    if report_tokens:
+        step_report(
+            name = name + ".report",
+            bundle = name,
+            checkpoint = gguf,
+            tokens = report_tokens,
+            **kwargs
+        )

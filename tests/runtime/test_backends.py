@@ -45,11 +45,12 @@ def test_the_same_64_greedy_tokens_on_jax_and_iree_beyond_a_ring_of_the_window()
 
 
 @pytest.mark.parametrize("kind", [IreeBackend, JaxBackend])
+@pytest.mark.parametrize("toy", ["toy", "toy_gemma2", "toy_llama", "toy_qwen2", "toy_qwen3"])
 def test_a_backend_gives_what_the_checkpoints_own_step_gives(
-    kind: type[IreeBackend | JaxBackend],
+    toy: str, kind: type[IreeBackend | JaxBackend]
 ) -> None:
-    bundle = Bundle.open(toy_file("toy_torq"))
-    gguf = reader.read(toy_file("toy.gguf"))
+    bundle = Bundle.open(toy_file(f"{toy}_torq"))
+    gguf = reader.read(toy_file(f"{toy}.gguf"))
     config = read_config(gguf)
     weights = packed_weights(gguf, config, Packing()).weights
     reference = ReferenceDecoder(gguf, config, weights, bundle.context)

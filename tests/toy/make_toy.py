@@ -24,6 +24,11 @@ TOYS = {
         rope_factors=(1.0, 1.0, 1.5, 3.7, 8.0, 8.0, 32.0, 32.0),
         default_type="Q4_1",
         types={"token_embd": "Q8_0"},
+        vocabulary=384,
+        control=("<|start_header_id|>", "<|end_header_id|>"),
+        chat_template="{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}"
+        "<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n",
     ),
     "toy_qwen2": Toy(
         architecture="qwen2", head_dim=16, own_head=True, default_type="Q8_0", types=TYPES

@@ -19,6 +19,8 @@ from gguf.constants import (
     TokenType,
 )
 
+from tests.toy import byte_pairs
+
 # Where the f16 scales lie in the blocks that are filled at random.
 _HALF_OFFSETS = {
     "Q2_K": (80, 82),
@@ -32,6 +34,7 @@ _BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 # As real files have them, with spaces, and as none should, with the mark that stands for a space.
 _USER_DEFINED = ["  ", "▁▁"]
 _CONTROL_TOKENS = ["<pad>", "<eos>", "<bos>", "<unk>"]
+_BEGINNING_AND_END = ("<|begin_of_text|>", "<|eot_id|>")
 
 # What FunctionGemma's vocabulary has beside Gemma's.
 FUNCTION_TOKENS = (
@@ -59,20 +62,22 @@ class Family:
 
     keys: the kinds of keys, as the methods of `Toy` that write them.
     key_length: whether the size of a head is written, and may be any.
+    pre: how byte-level BPE cuts text; a SentencePiece vocabulary where empty.
     """
 
     norms: tuple[str, ...]
     biases: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     key_length: bool = True
+    pre: str = ""
 
 
 FAMILIES = {
     "gemma2": Family(norms=_GEMMA2_NORMS, keys=("window", "caps")),
     "gemma3": Family(norms=(*_GEMMA2_NORMS, *_HEAD_NORMS), keys=("window", "pattern")),
-    "llama": Family(norms=_LLAMA_NORMS, keys=("rotated",), key_length=False),
-    "qwen2": Family(norms=_LLAMA_NORMS, biases=_QKV, key_length=False),
-    "qwen3": Family(norms=(*_LLAMA_NORMS, *_HEAD_NORMS)),
+    "llama": Family(norms=_LLAMA_NORMS, keys=("rotated",), key_length=False, pre="llama-bpe"),
+    "qwen2": Family(norms=_LLAMA_NORMS, biases=_QKV, key_length=False, pre="qwen2"),
+    "qwen3": Family(norms=(*_LLAMA_NORMS, *_HEAD_NORMS), pre="qwen2"),
 }
 
 
@@ -88,7 +93,8 @@ class Toy:
     types: the type of a matrix by the name of its tensor's last part, such as "ffn_up", or by its
     whole name; `default_type` for the others.
     written_keys: False leaves out the keys that real files leave out too.
-    control: control tokens beside Gemma's four; they are the vocabulary's last.
+    control: control tokens beside Gemma's four, or beside two of byte-level BPE; they are the
+        vocabulary's last.
     chat_template: "" for none.
     """
 
@@ -171,6 +177,25 @@ class Toy:
             writer.add_float32("gemma3.rope.freq_base_swa", self.rope_base_sliding)
 
     def _write_vocabulary(self, writer: GGUFWriter) -> None:
+        if self.family.pre:
+            self._write_byte_pairs(writer)
+        else:
+            self._write_sentence_pieces(writer)
+        if self.chat_template:
+            writer.add_chat_template(self.chat_template)
+
+    def _write_byte_pairs(self, writer: GGUFWriter) -> None:
+        control = (*self.control, *_BEGINNING_AND_END)
+        words = byte_pairs.vocabulary(self.vocabulary, control)
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(self.family.pre)
+        writer.add_token_list(list(words.tokens))
+        writer.add_token_types(list(words.types))
+        writer.add_token_merges(list(words.merges))
+        writer.add_bos_token_id(self.vocabulary - 2)
+        writer.add_eos_token_id(self.vocabulary - 1)
+
+    def _write_sentence_pieces(self, writer: GGUFWriter) -> None:
         words = ["▁", *(f"▁w{index}" for index in range(self.vocabulary - 263 - len(self.control)))]
         tokens = [*_CONTROL_TOKENS, *_BYTE_TOKENS, *_USER_DEFINED, *words, *self.control]
         kinds = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * 256
@@ -185,8 +210,6 @@ class Toy:
         writer.add_eos_token_id(1)
         writer.add_unk_token_id(3)
         writer.add_pad_token_id(0)
-        if self.chat_template:
-            writer.add_chat_template(self.chat_template)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
