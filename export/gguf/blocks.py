@@ -25,10 +25,9 @@ from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
 
 from export.errors import ExportError
+from export.gguf import forms
+from export.gguf.forms import FORMATS
 from export.gguf.reader import Tensor
-
-# What gguf can quantise to and a block format here can say.
-QUANTISE_TYPES = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,24 +76,13 @@ class PackedMatrix:
 
 
 def pack(tensor: Tensor, requantise: str = "", quantise: str = "Q8_0") -> PackedMatrix:
-    """A matrix of the file as packed blocks.
+    """A matrix of the file as packed blocks, of the type that `forms.packed_type` says.
 
-    requantise: a block type that every matrix is brought to; "" keeps what the file has.
-    quantise: the block type for matrices whose own type has no packed form (floats, IQ types).
-
-    Raises ExportError for a tensor that is no matrix, a type with neither a packed form nor values
-    that gguf can give, rows that do not divide into blocks, and scales that are not finite.
+    Raises ExportError where that does, and for scales and values that are not finite.
     """
-    for option, value in (("requantise", requantise), ("quantise", quantise)):
-        if value and value not in QUANTISE_TYPES:
-            raise ExportError(f"{option}={value}: one of {', '.join(QUANTISE_TYPES)} was expected")
-    if len(tensor.shape) != 2:
-        raise ExportError(f"{tensor.name}: shape {tensor.shape}; a matrix was expected")
-    if requantise and requantise != tensor.type.name:
-        return _quantised(tensor, requantise)
-    if tensor.type in _FORMATS:
-        return _unpacked(tensor.name, tensor.type, tensor.type.name, tensor.shape, tensor.data)
-    return _quantised(tensor, quantise)
+    kind = forms.packed_type(tensor, requantise, quantise)
+    data = tensor.data if kind == tensor.type else quants.quantize(dense(tensor), kind)
+    return _unpacked(tensor, kind, data)
 
 
 def dense(tensor: Tensor) -> np.ndarray:
@@ -102,31 +90,14 @@ def dense(tensor: Tensor) -> np.ndarray:
 
     Raises ExportError for a type that gguf cannot dequantise, and values that are not finite.
     """
-    try:
-        rows = tensor.data.reshape(*tensor.shape[:-1], -1)
-        if tensor.type in (Type.F32, Type.F16):
-            rows = rows.view(np.float32 if tensor.type == Type.F32 else np.float16)
-        values: np.ndarray = quants.dequantize(rows, tensor.type).astype(np.float32, copy=False)
-    except (NotImplementedError, ValueError):
-        raise ExportError(
-            f"{tensor.name}: {tensor.type.name} has no packed form on Torq and no values that the "
-            "gguf package can give; use a Q8_0 file"
-        ) from None
+    forms.require_values(tensor)
+    rows = tensor.data.reshape(*tensor.shape[:-1], -1)
+    if tensor.type in (Type.F32, Type.F16):
+        rows = rows.view(np.float32 if tensor.type == Type.F32 else np.float16)
+    values: np.ndarray = quants.dequantize(rows, tensor.type).astype(np.float32, copy=False)
     if not np.isfinite(values).all():
         raise ExportError(f"{tensor.name}: holds NaN or infinity; the file is damaged")
     return values
-
-
-def _quantised(tensor: Tensor, target: str) -> PackedMatrix:
-    kind = Type[target]
-    block_size, _ = GGML_QUANT_SIZES[kind]
-    if tensor.shape[-1] % block_size:
-        raise ExportError(
-            f"{tensor.name}: rows of {tensor.shape[-1]} values are no multiple of the {block_size} "
-            f"in a block of {target}; this matrix cannot be packed"
-        )
-    data = quants.quantize(dense(tensor), kind)
-    return _unpacked(tensor.name, kind, tensor.type.name, tensor.shape, data)
 
 
 @dataclass(frozen=True)
@@ -142,38 +113,30 @@ class _Blocks:
     minimum: np.ndarray | None
 
 
-def _unpacked(
-    name: str, kind: Type, file_type: str, shape: tuple[int, ...], data: np.ndarray
-) -> PackedMatrix:
-    bits, read = _FORMATS[kind]
+def _unpacked(tensor: Tensor, kind: Type, data: np.ndarray) -> PackedMatrix:
     _, block_bytes = GGML_QUANT_SIZES[kind]
     # A scale that is not finite is found below, where the block can be named.
     with np.errstate(invalid="ignore"):
-        blocks = read(np.ascontiguousarray(data).reshape(-1, block_bytes))
-    n, block_size = shape[0], blocks.q.shape[-1]
-    if shape[1] == block_size:
-        raise ExportError(
-            f"{name}: rows of one block of {block_size} values; torq-compile 2.3.0 takes its "
-            "generic kernel for fewer than two blocks (measured)"
-        )
-    q = blocks.q.astype(np.int8, copy=False).reshape(n, -1, block_size)
+        blocks = _READERS[kind](np.ascontiguousarray(data).reshape(-1, block_bytes))
+    n, bits = tensor.shape[0], FORMATS[kind].bits
+    q = blocks.q.astype(np.int8, copy=False).reshape(n, -1, FORMATS[kind].block)
     scale = blocks.scale.reshape(n, -1)
     minimum = None if blocks.minimum is None else blocks.minimum.reshape(n, -1)
     for values in (scale, minimum):
         if values is not None and not np.isfinite(values).all():
             row, block = np.argwhere(~np.isfinite(values))[0]
             raise ExportError(
-                f"{name}: the scale of block {block} in row {row} is NaN or infinite; the file is "
-                "damaged, fetch it again"
+                f"{tensor.name}: the scale of block {block} in row {row} is NaN or infinite; the "
+                "file is damaged, fetch it again"
             )
     zero_point = np.zeros_like(scale)
     if minimum is not None:
         q, scale, zero_point = _with_zero_point(q, scale, minimum)
     q, zero_point = _turned_around(q, zero_point, scale < 0, bits)
     return PackedMatrix(
-        name=name,
+        name=tensor.name,
         packed_type=kind.name,
-        file_type=file_type,
+        file_type=tensor.type.name,
         bits=bits,
         q=q,
         scale=np.abs(scale),
@@ -315,15 +278,15 @@ def _shifted(q: np.ndarray, shift: int, scale: np.ndarray, minimum: np.ndarray) 
     return _Blocks(_signed(q, shift), scale, minimum + shift * scale)
 
 
-_FORMATS: Mapping[Type, tuple[int, Callable[[np.ndarray], _Blocks]]] = {
-    Type.Q8_0: (8, _q8_0),
-    Type.Q5_0: (8, _q5_0),
-    Type.Q5_1: (8, _q5_1),
-    Type.Q4_0: (4, _q4_0),
-    Type.Q4_1: (4, _q4_1),
-    Type.Q2_K: (4, _q2_k),
-    Type.Q3_K: (4, _q3_k),
-    Type.Q4_K: (4, _q4_k),
-    Type.Q5_K: (8, _q5_k),
-    Type.Q6_K: (8, _q6_k),
+_READERS: Mapping[Type, Callable[[np.ndarray], _Blocks]] = {
+    Type.Q8_0: _q8_0,
+    Type.Q5_0: _q5_0,
+    Type.Q5_1: _q5_1,
+    Type.Q4_0: _q4_0,
+    Type.Q4_1: _q4_1,
+    Type.Q2_K: _q2_k,
+    Type.Q3_K: _q3_k,
+    Type.Q4_K: _q4_k,
+    Type.Q5_K: _q5_k,
+    Type.Q6_K: _q6_k,
 }

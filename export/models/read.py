@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterator
 from importlib import import_module
 
 from export.errors import ExportError
@@ -31,37 +32,65 @@ def supported() -> list[str]:
 def read_config(gguf: GgufFile) -> DecoderConfig:
     """The hyperparameters of a file.
 
-    Raises ExportError for an architecture that is not supported, saying what the step lacks for it,
-    for a mixture of experts, for towers beside the decoder, for a missing key with no default, and
-    for a value out of range.
+    Raises ExportError for the first of `refusals`, for a missing key with no default, and for a
+    value out of range.
+    """
+    for reason in refusals(gguf):
+        raise ExportError(reason)
+    return hyperparameters(gguf)
+
+
+def refusals(gguf: GgufFile) -> Iterator[str]:
+    """Every reason why a file's kind of model has no step, whatever its hyperparameters.
+
+    They are: towers beside the decoder, a mixture of experts, and an architecture that is not
+    supported, with what the step lacks for it.
     """
     name = gguf.string("general.architecture")
-    _refuse_towers(gguf, name)
-    _refuse_experts(gguf, name)
+    yield from _towers(gguf, name)
+    yield from _experts(gguf, name)
     if name not in supported():
-        raise ExportError(
+        yield (
             f"{gguf.path}: architecture {name!r} is not supported; {', '.join(supported())} are. "
             f"{_what_is_missing(gguf)}"
         )
-    config: DecoderConfig = import_module(f"{architectures.__name__}.{name}").read_config(
-        Keys(gguf, name)
-    )
+
+
+def hyperparameters(gguf: GgufFile) -> DecoderConfig:
+    """The hyperparameters of a file whose architecture is supported, whatever else it holds.
+
+    Raises ExportError for a missing key with no default, and for a value out of range.
+    """
+    name = gguf.string("general.architecture")
+    architecture = import_module(f"{architectures.__name__}.{name}")
+    config: DecoderConfig = architecture.read_config(Keys(gguf, name))
     return config
 
 
-def _refuse_towers(gguf: GgufFile, name: str) -> None:
-    for prefix, tower in _TOWERS.items():
-        if name == "clip" or any(tensor.startswith(prefix) for tensor in gguf.tensors):
-            raise ExportError(
-                f"{gguf.path}: holds a {tower}, which the NPU's step does not run; use the file of "
-                "the language model alone"
-            )
+def is_of_a_tower(tensor: str) -> bool:
+    """Whether a tensor of this name belongs to no decoder."""
+    return tensor.startswith(tuple(_TOWERS))
 
 
-def _refuse_experts(gguf: GgufFile, name: str) -> None:
+def _towers(gguf: GgufFile, name: str) -> Iterator[str]:
+    found = [
+        tower
+        for prefix, tower in _TOWERS.items()
+        if any(tensor.startswith(prefix) for tensor in gguf.tensors)
+    ]
+    if name == "clip" and not found:
+        found = [*_TOWERS.values()][:1]
+    for tower in found:
+        yield (
+            f"{gguf.path}: holds a {tower}, which the NPU's step does not run; use the file of "
+            "the language model alone"
+        )
+
+
+def _experts(gguf: GgufFile, name: str) -> Iterator[str]:
     experts = gguf.integer(f"{name}.expert_count", 0)
     if experts or "blk.0.ffn_gate_inp.weight" in gguf.tensors:
-        raise ExportError(
+        yield (
             f"{gguf.path}: architecture {name!r} with {experts} experts: a mixture of experts is "
             "not supported, since the step has one feed-forward network a layer; use a dense model"
         )

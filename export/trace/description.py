@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from export.models.config import DecoderConfig
+from export.trace.packing import Packing
 from export.trace.ports import cache_ports, input_ports, layer_kinds, output_ports, rope_tables
-from export.trace.weights import Packing, StepWeights
+from export.trace.weights import StepWeights
 
 
 def describe(

@@ -15,7 +15,8 @@ from export.errors import ExportError
 from export.files import whole_file
 from export.models import decoder
 from export.models.config import DecoderConfig
-from export.trace.ports import Port, input_ports, output_ports, step_arguments, step_results
+from export.trace.arguments import step_arguments, step_results
+from export.trace.ports import Port, input_ports, output_ports
 from export.trace.weights import StepWeights
 
 # Tracing needs no accelerator, and must not look for one.

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-import jax
 
 from export.errors import ExportError
 from export.models.config import DecoderConfig
-from export.models.decoder import Cached, LayerKind, RopeRow, StepResult
 
 # A dispatch of IREE's runtime, which Torq 2.3.0's is, has 64 bindings; all results are one of them
 # (measured: "binding count 65 > 64" with 64 arguments).
@@ -68,10 +64,10 @@ class CachePort:
     axis: int
 
 
-_POSITION_AXIS = {"k": 2, "v": 1}
+POSITION_AXIS = {"k": 2, "v": 1}
 
 
-def _rope_names(config: DecoderConfig) -> dict[str, str]:
+def rope_names(config: DecoderConfig) -> dict[str, str]:
     """The RoPE table of each kind of layer that the model has, in the order of their ports."""
     present = {config.kind(layer) for layer in range(config.layers)}
     names: dict[str, str] = {kind: kind for kind in ("Global", "Sliding") if kind in present}
@@ -87,7 +83,7 @@ def rope_tables(config: DecoderConfig) -> tuple[RopeTable, ...]:
         ropes["Sliding"] = config.sliding.rope
     return tuple(
         RopeTable(name=name, frequencies=ropes[name].frequencies(config.head_dim))
-        for name in dict.fromkeys(_rope_names(config).values())
+        for name in dict.fromkeys(rope_names(config).values())
     )
 
 
@@ -98,13 +94,13 @@ def layer_kinds(config: DecoderConfig, context: int) -> tuple[KindOfLayer, ...]:
         KindOfLayer(
             name=name, past=min(context, windows[name] or context), window=windows[name], rope=rope
         )
-        for name, rope in _rope_names(config).items()
+        for name, rope in rope_names(config).items()
     )
 
 
-def _port_groups(config: DecoderConfig) -> dict[str, tuple[int, ...]]:
+def port_groups(config: DecoderConfig) -> dict[str, tuple[int, ...]]:
     """The layers whose caches share a pair of ports, by the pair's name with {} for k or v."""
-    names = _rope_names(config)
+    names = rope_names(config)
     others = 1 + 2 * len(set(names.values())) + len(names)
     if others + 2 * config.layers <= MAX_ARGUMENTS:
         return {f"l{layer}.{{}}": (layer,) for layer in range(config.layers)}
@@ -128,8 +124,8 @@ def cache_ports(config: DecoderConfig) -> tuple[CachePort, ...]:
             kind=config.kind(layers[0]),
             axis=axis,
         )
-        for name, layers in _port_groups(config).items()
-        for part, axis in _POSITION_AXIS.items()
+        for name, layers in port_groups(config).items()
+        for part, axis in POSITION_AXIS.items()
     )
 
 
@@ -170,25 +166,3 @@ def output_ports(config: DecoderConfig) -> tuple[Port, ...]:
         ports.append(Port(f"l{layer}.kRow", (config.kv_heads, config.head_dim, 1)))
         ports.append(Port(f"l{layer}.vRow", (config.kv_heads, 1, config.head_dim)))
     return tuple(ports)
-
-
-def step_arguments(
-    config: DecoderConfig, values: Mapping[str, jax.Array]
-) -> tuple[jax.Array, dict[str, LayerKind], tuple[Cached, ...]]:
-    """Port values by name as the arguments that `decoder.step` takes after the weights."""
-    kinds = {
-        name: LayerKind(RopeRow(values[f"cos{rope}"], values[f"sin{rope}"]), values[f"mask{name}"])
-        for name, rope in _rope_names(config).items()
-    }
-    cache: dict[int, Cached] = {}
-    for name, layers in _port_groups(config).items():
-        k, v = (values[name.format(part)] for part in _POSITION_AXIS)
-        for index, layer in enumerate(layers):
-            heads = slice(index * config.kv_heads, (index + 1) * config.kv_heads)
-            cache[layer] = Cached(k[heads], v[heads])
-    return values["embedded"], kinds, tuple(cache[layer] for layer in range(config.layers))
-
-
-def step_results(result: StepResult) -> list[jax.Array]:
-    """A step's result as a flat list in the order of `output_ports`."""
-    return [result.logits, result.hidden, *(value for row in result.rows for value in row)]

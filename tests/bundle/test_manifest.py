@@ -15,7 +15,8 @@ from export.errors import ExportError
 from export.gguf import reader
 from export.models.read import read_config
 from export.trace.description import describe
-from export.trace.weights import Packing, packed_weights
+from export.trace.packing import Packing
+from export.trace.weights import packed_weights
 from tests.toy.toy import Toy
 
 COMPILED = {

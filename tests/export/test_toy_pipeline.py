@@ -13,7 +13,8 @@ from export.passes import bf16, block_quant_fusion
 from export.passes import ir as passes_ir
 from export.torq.compiler import compile_module
 from export.trace import lower, ports
-from export.trace.weights import Packing, packed_weights
+from export.trace.packing import Packing
+from export.trace.weights import packed_weights
 from tests.torq.flags import TARGET
 from tests.torq.matmul import BF16
 from tests.torq.tools import torq_tools

@@ -15,7 +15,8 @@ from export.passes import block_quant_fusion, cpu_lowering
 from export.passes import ir as passes_ir
 from export.passes.fused_lowering import LoweringCounts
 from export.trace import lower
-from export.trace.weights import Packing, packed_weights
+from export.trace.packing import Packing
+from export.trace.weights import packed_weights
 from tests.toy.toy import Toy
 from tools.report.reference import ReferenceDecoder
 

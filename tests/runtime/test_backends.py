@@ -7,7 +7,8 @@ import pytest
 
 from export.gguf import reader
 from export.models.read import read_config
-from export.trace.weights import Packing, packed_weights
+from export.trace.packing import Packing
+from export.trace.weights import packed_weights
 from runtime.backends.backend import Backend
 from runtime.backends.iree_cpu import IreeBackend
 from runtime.backends.jax_reference import JaxBackend

@@ -19,8 +19,9 @@ from export.models import decoder
 from export.models.config import DecoderConfig
 from export.models.read import read_config
 from export.passes import ir as passes_ir
-from export.trace import lower, ports
-from export.trace.weights import Packing, StepWeights, packed_weights
+from export.trace import arguments, lower, ports
+from export.trace.packing import Packing
+from export.trace.weights import StepWeights, packed_weights
 from tests.toy.toy import Toy
 
 CONTEXT = 16
@@ -160,10 +161,10 @@ def test_a_port_that_is_not_used_is_refused(
     """Case 2: a port given a concrete array is folded away, and the result ignores it."""
     config, weights = packed(toy)
     shapes = {found.name: found.shape for found in ports.input_ports(config, CONTEXT)}
-    arguments: Callable[..., object] = ports.step_arguments
+    step_arguments: Callable[..., object] = arguments.step_arguments
 
     def concrete(config: DecoderConfig, values: dict[str, object]) -> object:
-        return arguments(config, values | {port: np.ones(shapes[port], np.float32)})
+        return step_arguments(config, values | {port: np.ones(shapes[port], np.float32)})
 
     monkeypatch.setattr(lower, "step_arguments", concrete)
 
@@ -285,7 +286,7 @@ def test_requantising_is_recorded_per_tensor(tmp_path: Path) -> None:
 def test_wide_and_odd_matrices_are_split_by_columns(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("export.trace.weights.MAX_COLUMNS", 128)
+    monkeypatch.setattr("export.trace.packing.MAX_COLUMNS", 128)
     path = Toy(layers=1, default_type="Q4_0", vocabulary=301).write(tmp_path / "toy")
 
     _, weights = packed(path)

@@ -12,7 +12,7 @@ from export.gguf import blocks
 from export.gguf.reader import GgufFile
 from export.models import decoder
 from export.models.config import DecoderConfig
-from export.trace import ports
+from export.trace import arguments, ports
 from runtime.ports import CachePorts, position_values
 from runtime.positions import LayerKind, Rope
 
@@ -52,8 +52,8 @@ class ReferenceDecoder:
     def _results(
         self, weights: decoder.Weights, values: Mapping[str, jax.Array]
     ) -> Sequence[jax.Array]:
-        arguments = ports.step_arguments(self.config, values)
-        return ports.step_results(decoder.step(self.config, weights, *arguments))
+        taken = arguments.step_arguments(self.config, values)
+        return arguments.step_results(decoder.step(self.config, weights, *taken))
 
     def port_values(self, token: int) -> dict[str, np.ndarray]:
         """The step's arguments for a token at the current position, by port, in contract order."""
