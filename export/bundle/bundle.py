@@ -55,7 +55,7 @@ def main() -> None:
     embedding = write_embedding(gguf, folder / "embedding.bin")
     words = vocabulary(gguf)
     tokenizer = folder / words.file
-    tokenizer.write_bytes(words.model)
+    tokenizer.write_bytes(words.write())
     for program, source in (("torq", _TORQ), ("cpu", _CPU), ("stablehlo", _STABLEHLO)):
         shutil.copyfile(source.value, folder / manifest.PROGRAMS[program])
     stages = {stage: _json(path) for stage, path in (item.split("=", 1) for item in _COUNTS.value)}

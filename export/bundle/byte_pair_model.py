@@ -87,14 +87,14 @@ def cut(path: str, pre: str) -> Cut:
     return CUTS[pre]
 
 
-def write(path: str, ids: Mapping[str, int], merges: StringArray, words: Cut) -> bytes:
-    """The serialised tokenizer; control tokens are cut out by whoever runs it.
+def pairs(path: str, ids: Mapping[str, int], merges: StringArray) -> list[tuple[str, str]]:
+    """The merges as pairs of tokens, by rank.
 
     path: what an error calls the file. ids: the token of each text.
 
     Raises ExportError for merges that are no pairs of tokens.
     """
-    pairs: dict[tuple[str, str], None] = {}
+    ranked: dict[tuple[str, str], None] = {}
     for index in range(len(merges)):
         left, _, right = merges[index].partition(" ")
         if left + right not in ids or left not in ids or right not in ids:
@@ -103,9 +103,17 @@ def write(path: str, ids: Mapping[str, int], merges: StringArray, words: Cut) ->
                 "two tokens that together are a third were expected; convert the checkpoint again"
             )
         # A pair that comes twice has its first rank to llama.cpp, its last one to `tokenizers`.
-        pairs.setdefault((left, right))
+        ranked.setdefault((left, right))
+    return list(ranked)
+
+
+def write(ids: Mapping[str, int], ranked: list[tuple[str, str]], words: Cut) -> bytes:
+    """The serialised tokenizer; control tokens are cut out by whoever runs it.
+
+    ids: the token of each text. ranked: the pairs that are merged.
+    """
     tokenizer = Tokenizer(
-        models.BPE(vocab=dict(ids), merges=list(pairs), ignore_merges=words.whole_words)
+        models.BPE(vocab=dict(ids), merges=ranked, ignore_merges=words.whole_words)
     )
     splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in words.patterns]
     alphabet = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

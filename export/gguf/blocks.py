@@ -26,6 +26,7 @@ from gguf.constants import GGMLQuantizationType as Type
 
 from export.errors import ExportError
 from export.gguf import forms
+from export.gguf.dense import dense
 from export.gguf.forms import FORMATS
 from export.gguf.reader import Tensor
 
@@ -83,21 +84,6 @@ def pack(tensor: Tensor, requantise: str = "", quantise: str = "Q8_0") -> Packed
     kind = forms.packed_type(tensor, requantise, quantise)
     data = tensor.data if kind == tensor.type else quants.quantize(dense(tensor), kind)
     return _unpacked(tensor, kind, data)
-
-
-def dense(tensor: Tensor) -> np.ndarray:
-    """The tensor's values, float32 in its shape, as gguf dequantises them.
-
-    Raises ExportError for a type that gguf cannot dequantise, and values that are not finite.
-    """
-    forms.require_values(tensor)
-    rows = tensor.data.reshape(*tensor.shape[:-1], -1)
-    if tensor.type in (Type.F32, Type.F16):
-        rows = rows.view(np.float32 if tensor.type == Type.F32 else np.float16)
-    values: np.ndarray = quants.dequantize(rows, tensor.type).astype(np.float32, copy=False)
-    if not np.isfinite(values).all():
-        raise ExportError(f"{tensor.name}: holds NaN or infinity; the file is damaged")
-    return values
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
-import numpy as np
-from gguf import quants
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
 
 from export.errors import ExportError
+from export.gguf.dense import require_values
 from export.gguf.reader import Tensor
 
 # What gguf can quantise to and a block format here can say.
@@ -69,26 +67,6 @@ def packed_type(tensor: Tensor, requantise: str = "", quantise: str = "Q8_0") ->
         require_values(tensor)
     _require_blocks(tensor, kind)
     return kind
-
-
-def require_values(tensor: Tensor) -> None:
-    """Raises ExportError for a type that gguf cannot dequantise."""
-    if not _has_values(tensor.type):
-        raise ExportError(
-            f"{tensor.name}: {tensor.type.name} has no packed form on Torq and no values that the "
-            "gguf package can give; use a Q8_0 file"
-        )
-
-
-@cache
-def _has_values(kind: Type) -> bool:
-    """Whether gguf can dequantise a block of a type; it says so of none but by trying."""
-    _, block_bytes = GGML_QUANT_SIZES[kind]
-    try:
-        quants.dequantize(np.zeros((1, block_bytes), np.uint8), kind)
-    except (NotImplementedError, ValueError):
-        return False
-    return True
 
 
 def _require_blocks(tensor: Tensor, kind: Type) -> None:

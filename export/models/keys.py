@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from export.errors import ExportError
-from export.gguf.blocks import dense
+from export.gguf.dense import dense
 from export.gguf.reader import GgufFile
 from export.models.config import PRE_NORMS, PROJECTIONS, DecoderConfig, Rope, Sliding
 

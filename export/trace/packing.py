@@ -23,7 +23,7 @@ HEAD = "output.weight"
 EMBEDDING = "token_embd.weight"
 
 # Read with the hyperparameters.
-_ROPE_FACTORS = "rope_freqs.weight"
+ROPE_FACTORS = "rope_freqs.weight"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ def vector_slots(config: DecoderConfig) -> Iterator[Slot]:
 def unknown_tensors(gguf: GgufFile, config: DecoderConfig) -> list[str]:
     """The tensors of a file that no slot takes, in the file's order."""
     slots = (*matrix_slots(config), *vector_slots(config))
-    known = {slot.tensor for slot in slots} | {EMBEDDING, _ROPE_FACTORS}
+    known = {slot.tensor for slot in slots} | {EMBEDDING, ROPE_FACTORS}
     return [name for name in gguf.tensors if name not in known]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from export.gguf import blocks
 from export.gguf.blocks import PackedMatrix
+from export.gguf.dense import dense
 from export.gguf.reader import GgufFile, Tensor
 from export.models.config import DecoderConfig
 from export.models.decoder import Array, Matrix, Projection, Weights
@@ -86,7 +87,7 @@ def dense_weights(gguf: GgufFile, config: DecoderConfig) -> Weights:
     matrices = {}
     for slot in matrix_slots(config):
         order = _row_order(slot.name, config)
-        values = blocks.dense(slot.take(gguf))
+        values = dense(slot.take(gguf))
         matrices[slot.name] = (values if order is None else values[order]).T
     vectors = {
         slot.name: _vector(slot.name, slot.take(gguf), config) for slot in vector_slots(config)
@@ -112,7 +113,7 @@ def _row_order(name: str, config: DecoderConfig) -> np.ndarray | None:
 def _vector(name: str, tensor: Tensor, config: DecoderConfig) -> np.ndarray:
     """A norm's weight or a bias; a query norm's carries the query scale: one operation fewer."""
     scale = config.query_scale if name.endswith("attn_q_norm.weight") else 1.0
-    values = blocks.dense(tensor) * np.float32(scale)
+    values = dense(tensor) * np.float32(scale)
     order = _row_order(name, config)
     return values if order is None else values[order]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from export.gguf import blocks, reader
+from export.gguf import reader
+from export.gguf.dense import dense
 
 _ALIGNMENT = 32
 _F32 = 0
@@ -32,6 +33,6 @@ def write_f32_copy(source: Path, target: Path) -> Path:
         file.write(raw[:end] + b"".join(infos))
         file.write(bytes(-file.tell() % _ALIGNMENT))
         for tensor in gguf.tensors.values():
-            file.write(np.ascontiguousarray(blocks.dense(tensor)).tobytes())
+            file.write(np.ascontiguousarray(dense(tensor)).tobytes())
             file.write(bytes(-file.tell() % _ALIGNMENT))
     return target

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.gguf import blocks, reader
+from export.gguf import reader
+from export.gguf.dense import dense
 from runtime.bundle import Bundle
 from runtime.errors import RunError
 from tests.runtime.toy_bundle import toy_file
@@ -38,11 +39,11 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], None]) -> None:
 def test_embedding_rows_are_the_checkpoints_times_the_scale() -> None:
     bundle = Bundle.open(toy_file("toy_torq"))
     gguf = reader.read(toy_file("toy.gguf"))
-    dense = blocks.dense(gguf.tensor("token_embd.weight"))
+    values = dense(gguf.tensor("token_embd.weight"))
 
     for token in (0, 1, 100, bundle.vocabulary - 1):
         np.testing.assert_array_equal(
-            bundle.embedding.row(token), dense[token] * np.float32(np.sqrt(dense.shape[1]))
+            bundle.embedding.row(token), values[token] * np.float32(np.sqrt(values.shape[1]))
         )
 
 

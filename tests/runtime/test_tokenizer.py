@@ -63,7 +63,7 @@ def test_half_a_character_at_the_end_is_shown_as_damaged(tokenizer: Tokenizer) -
 def test_a_marker_that_a_file_has_as_user_defined_is_a_control_token(toy: Path) -> None:
     words = vocabulary(reader.read(toy))
     said = {**words.description, "user_defined": {"<escape>": 270, "  ": 260}}
-    tokenizer = Tokenizer.load(words.model, said)
+    tokenizer = Tokenizer.load(words.write(), said)
 
     assert tokenizer.control["<escape>"] == 270
     assert 270 not in tokenizer.encode("a<escape>  b", bos=False)

@@ -14,7 +14,7 @@ from tests.runtime.strings import strings
 def load(path: Path) -> Tokenizer:
     """The tokenizer of a checkpoint, as a bundle would hold it."""
     words = vocabulary(reader.read(path))
-    return Tokenizer.load(words.model, words.description)
+    return Tokenizer.load(words.write(), words.description)
 
 
 def assert_equals_llama_cpp(path: Path, count: int) -> None:

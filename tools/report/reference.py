@@ -8,7 +8,7 @@ from dataclasses import asdict
 import jax
 import numpy as np
 
-from export.gguf import blocks
+from export.gguf.dense import dense
 from export.gguf.reader import GgufFile
 from export.models import decoder
 from export.models.config import DecoderConfig
@@ -45,7 +45,7 @@ class ReferenceDecoder:
             port.name: np.zeros(port.shape, np.float32) for port in self.inputs if port.name in held
         }
         embedding = gguf.tensor("token_embd.weight")
-        self._embedding = blocks.dense(embedding) * np.float32(config.embedding_scale)
+        self._embedding = dense(embedding) * np.float32(config.embedding_scale)
         self._weights = jax.device_put(weights)
         self._step = jax.jit(self._results)
 
