@@ -12,7 +12,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 
 from tools.report.axes import Decades, label_rows, numbers, percent
 from tools.report.svg import TEXT, WIDTH, colour, drawing, inline, series
-from tools.report.text import share, small, visible
+from tools.report.text import label, share, small
 
 Json = Mapping[str, Any]
 
@@ -46,17 +46,17 @@ def heads_plot(heads: Sequence[Json], candidates: int | None, name: str) -> Mark
         margin = max(0.1 * (high - low), 0.02 * high)
         axes.set_xlim(low - margin, high + margin)
         decades.label(axes, percent)
-        names = [visible(head["head"]) for head in heads]
+        names = [label(head["head"]) for head in heads]
         labels = [f"{names[i]}{' ✓' if head.get('used') else ''}" for i, head in enumerate(heads)]
         pixels = 0.72 * WIDTH / (high - low + 2 * margin)
-        rows = label_rows(list(size * pixels), [0.68 * TEXT * len(label) for label in labels])
-        for index, label in enumerate(labels):
+        rows = label_rows(list(size * pixels), [0.68 * TEXT * len(said) for said in labels])
+        for index, said in enumerate(labels):
             x, ends = size[index], decades.place(np.array([before[index], after[index]]))
             axes.plot([x, x], ends, color=series(index), linewidth=2)
             axes.plot(x, ends[0], "o", color=series(index), markerfacecolor=colour("surface"))
             axes.plot(x, ends[1], "o", color=series(index))
             place = (x, 1.03 + 0.075 * rows[index])
-            axes.text(*place, label, ha="center", transform=axes.get_xaxis_transform())
+            axes.text(*place, said, ha="center", transform=axes.get_xaxis_transform())
         axes.plot([], [], "o", color=colour("ink"), markerfacecolor="none", label="before")
         axes.plot([], [], "o", color=colour("ink"), label="after rescoring")
         axes.locator_params(axis="x", nbins=5)
@@ -74,7 +74,7 @@ def heads_plot(heads: Sequence[Json], candidates: int | None, name: str) -> Mark
 def candidates_plot(heads: Sequence[Json], name: str) -> Markup | None:
     """Share of positions whose best token is missed, against how many candidates are rescored."""
     lines = [
-        (index, visible(head["head"]), entries)
+        (index, label(head["head"]), entries)
         for index, head in enumerate(heads)
         if (entries := [e for e in head.get("rescored") or [] if e.get("top_1") is not None])
     ]
@@ -82,7 +82,7 @@ def candidates_plot(heads: Sequence[Json], name: str) -> Markup | None:
         return None
     decades = Decades.of(1 - numbers(e["top_1"] for _, _, entries in lines for e in entries))
     tried = sorted({entry["candidates"] for _, _, entries in lines for entry in entries})
-    with drawing(270 + 20 * math.ceil(len(lines) / 3)) as figure:
+    with drawing(260 + 20 * math.ceil(len(lines) / 3)) as figure:
         axes = figure.add_subplot()
         for index, head, entries in lines:
             ordered = sorted(entries, key=lambda entry: entry["candidates"])
@@ -135,15 +135,15 @@ def projections_plot(projections: Sequence[Json], name: str) -> Markup | None:
         axes.grid(visible=False)
         axes.tick_params(length=0)
         for spine in axes.spines.values():
-            spine.set_visible(False)
+            spine.set_label(False)
         axes.xaxis.tick_top()
-        names = [visible(column) for column in columns]
+        names = [label(column) for column in columns]
         axes.set_xticks(np.arange(len(columns)) + 0.5, names, rotation=90)
         step = math.ceil(len(layers) / 30)
         axes.set_yticks(np.arange(0, len(layers), step) + 0.5, [str(n) for n in layers[::step]])
         axes.set_ylabel("layer")
         key = figure.colorbar(mesh, location="bottom", aspect=24, spacing="uniform")
-        key.outline.set_visible(False)
+        key.outline.set_label(False)
         middle = len(bounds) // 2
         key.set_ticks([bounds[0], bounds[middle], bounds[-1]])
         key.set_ticklabels([small(bounds[0]), small(bounds[middle]), small(bounds[-1])])

@@ -33,7 +33,7 @@ def layer_plot(layers: Sequence[Json], name: str) -> Markup | None:
         return None
     decades = Decades.of(together)
     indices = [layer["layer"] for layer in layers]
-    with drawing(270) as figure:
+    with drawing(300) as figure:
         axes = figure.add_subplot()
         for (row, kind), values in lines.items():
             axes.plot(
@@ -77,7 +77,7 @@ def logits_plot(scatter: Json | None, name: str) -> Markup | None:
         return None
     reference, found = reference[drawn], found[drawn]
     low, high = (float(end(np.concatenate([reference, found]))) for end in (np.min, np.max))
-    with drawing(320) as figure:
+    with drawing(300) as figure:
         axes = figure.add_subplot()
         axes.plot([low, high], [low, high], color=colour("muted"), linewidth=1)
         # A dot is a line of no length with round ends: one path for all, a few bytes a dot.
@@ -115,7 +115,7 @@ def kl_plot(histogram: Json | None, kl: Json | None, name: str) -> Markup | None
             f"kl_histogram: {len(edges)} edges for {len(counts)} counts; write "
             f"{len(counts) + 1}, both ends among them"
         )
-    with drawing(270) as figure:
+    with drawing(300) as figure:
         axes = figure.add_subplot()
         axes.stairs(counts, edges, fill=True, facecolor=series(0), edgecolor=colour("surface"))
         lowest, highest = (int(np.floor(edges[0])), int(np.ceil(edges[-1])))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from markupsafe import Markup, escape
 
 NOT_MEASURED = "–"
-_LONGEST_TOKEN = 60
+_LONGEST_TOKEN = 24
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NAMED_CONTROLS = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -101,6 +101,12 @@ def visible(text: str) -> str:
     return "".join(_shown(character) for character in text)
 
 
+def label(text: str) -> str:
+    """Text for an axis or a legend: nothing hides in it, and it is cut after 14 characters."""
+    shown = visible(text) or "unnamed"
+    return shown if len(shown) <= 14 else f"{shown[:13]}…"
+
+
 def _shown(character: str) -> str:
     if character in _NAMED_CONTROLS:
         return _NAMED_CONTROLS[character]
@@ -114,7 +120,7 @@ def _shown(character: str) -> str:
 def token(text: str | None) -> Markup:
     """A token as HTML: escaped, isolated from the direction around it, its oddities marked.
 
-    Spaces are drawn, and a text longer than 60 characters is cut and says so.
+    Spaces are drawn, and a text longer than 24 characters is cut and says so.
     """
     if text is None:
         return Markup(NOT_MEASURED)
@@ -126,5 +132,5 @@ def token(text: str | None) -> Markup:
         odd = shown != character and not shown.startswith("◌")
         pieces.append(Markup('<span class="odd">{}</span>').format(shown) if odd else escape(shown))
     if (left := len(text) - _LONGEST_TOKEN) > 0:
-        pieces.append(Markup('<span class="odd">… {} more</span>').format(left))
+        pieces.append(Markup('<span class="odd">… {:,} more</span>').format(left))
     return Markup('<bdi class="token">{}</bdi>').format(Markup("").join(pieces))
