@@ -50,15 +50,13 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses that were asked for since they were last asked for."""
-        events = [json.loads(entry["message"])["message"] for entry in self._events()]
+        log = self.driver.get_log("performance")
+        events = [json.loads(entry["message"])["message"] for entry in log]
         return [
             event["params"]["request"]["url"]
             for event in events
             if event["method"] == "Network.requestWillBeSent"
         ]
-
-    def _events(self) -> list[dict[str, Any]]:
-        return list(self.driver.get_log("performance"))
 
 
 @contextmanager
