@@ -100,7 +100,7 @@ def layer(random: np.random.Generator, index: int, error: float) -> dict[str, An
 
 
 def head(random: np.random.Generator, index: int, name: str, size: int) -> dict[str, Any]:
-    missed = 0.002 * 2.2**index
+    missed = min(0.002 * 2.2**index, 0.9)
     candidates = (1, 4, 16, 64, 256)
     return {
         "head": name,
@@ -192,6 +192,46 @@ def report(pairs: int = len(PAIRS)) -> dict[str, Any]:
             ),
         ],
     }
+
+
+def awkward() -> dict[str, Any]:
+    """A report of an odd shape: many layers, heads of like size, names without a break."""
+    random = np.random.default_rng(6)
+    value = report(pairs=1)
+    name = "a_name_without_a_place_to_break_" * 4
+    value["bundle"] |= {"name": name, "checkpoint": name, "head": name, "torq": name}
+    value["gates"][0] |= {"gate": name, "reference": name, "value": 1 / 3}
+    value["stages"][0] |= {"name": name, "meaning": name}
+    value["text"][0] |= {"name": name, "kind": name}
+    value["pairs"][0] |= {
+        "reference": name,
+        "found": name,
+        "layers": [layer(random, index, 1e-9 * 10 ** (index % 9)) for index in range(48)],
+        "kl_histogram": {"log10_edges": [-0.5, 0.0], "counts": [900]},
+        "scatter": {"reference": [-123456.0], "found": [-123456.0]},
+        "divergence": [{"text": name, "position": 1}],
+    }
+    value["pairs"][0]["worst"][0] |= {"text": name, "token": name}
+    value["heads"] = [
+        head(random, index, f"Q4_{index}, calibrated on {name}", 94_371_840 + index)
+        for index in range(9)
+    ]
+    value["heads"].append(head(random, 0, "Q8_0", 94_371_840 + 9))
+    value["projections"] = [
+        {
+            "projection": projection,
+            "layer": index,
+            "block_type": block_type,
+            "bytes_saved": 1,
+            "kl": 0.1,
+            "kl_per_megabyte": None if index == 3 else 0.0123,
+        }
+        for block_type in ("Q4_1", name)
+        for projection in ("attn_q", name)
+        for index in range(48)
+    ]
+    value["simulated"][0] |= {"text": name, "reference": name}
+    return value
 
 
 def gate(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.report.browser import CHROMIUM, DRIVER, Browser, browser
-from tests.report.sample import PAIRS, report
+from tests.report.sample import PAIRS, awkward, report
 from tools.report import page
 
 pytestmark = pytest.mark.skipif(
@@ -134,6 +134,21 @@ def test_plots_are_seen_and_their_labels_are_apart(opened: Browser) -> None:
     assert len(sizes) == 3 * len(PAIRS) + 3
     assert all(size["width"] > 280 and size["height"] > 150 for size in sizes)
     assert opened.run(COLLIDING) == []
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_a_report_of_an_odd_shape_fits_as_well(
+    chromium: Browser, tmp_path: Path, width: int
+) -> None:
+    path = tmp_path / "awkward.html"
+    path.write_text(page.render(awkward()), "utf-8")
+
+    chromium.open(path, width, 800, "light")
+
+    root = "document.documentElement"
+    assert chromium.run(f"return {root}.scrollWidth <= {root}.clientWidth")
+    assert chromium.run(OUTSIDE) == []
+    assert chromium.run(COLLIDING) == []
 
 
 def test_nothing_is_asked_of_a_network_and_the_console_is_silent(

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from matplotlib.colors import BoundaryNorm, ListedColormap
 
 from tools.report.axes import Decades, label_rows, numbers, percent
-from tools.report.svg import TEXT, WIDTH, colour, drawing, inline, series
+from tools.report.svg import WIDTH, colour, drawing, inline, series, text_width
 from tools.report.text import label, share, small
 
 Json = Mapping[str, Any]
@@ -19,6 +19,7 @@ Json = Mapping[str, Any]
 # Light to dark, told apart in grey and without green; readable on a light and on a dark page.
 _HEAT = ("#fde7b0", "#fcc37d", "#f59a5f", "#e26e57", "#bf4b61", "#8d3868", "#5c2c66")
 _MISSED = "best token missed"
+_LINE = 19  # pixels from a line of text to the next
 
 
 def rescored(head: Json, candidates: int | None) -> Json | None:
@@ -40,23 +41,29 @@ def heads_plot(heads: Sequence[Json], candidates: int | None, name: str) -> Mark
     rescored_top_1 = [(rescored(head, candidates) or {}).get("top_1") for head in heads]
     after = 1 - numbers(rescored_top_1)
     decades = Decades.of(np.concatenate([before, after]))
-    with drawing(300) as figure:
+    names = [label(head["head"]) for head in heads]
+    labels = [f"{names[i]}{' ✓' if head.get('used') else ''}" for i, head in enumerate(heads)]
+    low, high = size.min(), size.max()
+    margin = max(0.1 * (high - low), 0.02 * high)
+    pixels = 0.72 * WIDTH / (high - low + 2 * margin)
+    rows = label_rows(list(size * pixels), [text_width(said) for said in labels])
+    with drawing(270 + _LINE * max(rows)) as figure:
         axes = figure.add_subplot()
-        low, high = size.min(), size.max()
-        margin = max(0.1 * (high - low), 0.02 * high)
         axes.set_xlim(low - margin, high + margin)
         decades.label(axes, percent)
-        names = [label(head["head"]) for head in heads]
-        labels = [f"{names[i]}{' ✓' if head.get('used') else ''}" for i, head in enumerate(heads)]
-        pixels = 0.72 * WIDTH / (high - low + 2 * margin)
-        rows = label_rows(list(size * pixels), [0.68 * TEXT * len(said) for said in labels])
         for index, said in enumerate(labels):
             x, ends = size[index], decades.place(np.array([before[index], after[index]]))
             axes.plot([x, x], ends, color=series(index), linewidth=2)
             axes.plot(x, ends[0], "o", color=series(index), markerfacecolor=colour("surface"))
             axes.plot(x, ends[1], "o", color=series(index))
-            place = (x, 1.03 + 0.075 * rows[index])
-            axes.text(*place, said, ha="center", transform=axes.get_xaxis_transform())
+            axes.annotate(
+                said,
+                (x, 1),
+                (0, 6 + _LINE * rows[index]),
+                xycoords=axes.get_xaxis_transform(),
+                textcoords="offset points",
+                ha="center",
+            )
         axes.plot([], [], "o", color=colour("ink"), markerfacecolor="none", label="before")
         axes.plot([], [], "o", color=colour("ink"), label="after rescoring")
         axes.locator_params(axis="x", nbins=5)
@@ -82,7 +89,8 @@ def candidates_plot(heads: Sequence[Json], name: str) -> Markup | None:
         return None
     decades = Decades.of(1 - numbers(e["top_1"] for _, _, entries in lines for e in entries))
     tried = sorted({entry["candidates"] for _, _, entries in lines for entry in entries})
-    with drawing(260 + 20 * math.ceil(len(lines) / 3)) as figure:
+    columns = max(1, int(WIDTH / (48 + max(text_width(head) for _, head, _ in lines))))
+    with drawing(250 + _LINE * math.ceil(len(lines) / columns)) as figure:
         axes = figure.add_subplot()
         for index, head, entries in lines:
             ordered = sorted(entries, key=lambda entry: entry["candidates"])
@@ -100,7 +108,7 @@ def candidates_plot(heads: Sequence[Json], name: str) -> Markup | None:
         axes.set_xticks([math.log2(candidates) for candidates in shown], [str(n) for n in shown])
         axes.set_xlabel("candidates rescored")
         axes.set_ylabel(_MISSED)
-        figure.legend(loc="outside lower center", ncols=3)
+        figure.legend(loc="outside lower center", ncols=columns)
         said = "; ".join(
             f"{head}: {share(best['top_1'])} with {best['candidates']}"
             for _, head, entries in lines

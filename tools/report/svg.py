@@ -55,6 +55,7 @@ _STYLE: dict[Any, Any] = {
     "axes.linewidth": 1,
     "grid.color": _STAND_INS["grid"],
     "grid.linewidth": 1,
+    "xtick.major.pad": 6,
     "xtick.color": _STAND_INS["muted"],
     "ytick.color": _STAND_INS["muted"],
     "xtick.labelcolor": _STAND_INS["ink"],
@@ -74,6 +75,11 @@ def colour(name: str) -> str:
 def series(index: int) -> str:
     """The colour of a series, from 0 on; after eight they come again."""
     return colour(f"s{index % 8 + 1}")
+
+
+def text_width(text: str) -> float:
+    """About how wide a text is, in pixels, in the widest font that a page is read in."""
+    return 0.65 * TEXT * len(text)
 
 
 @contextmanager
