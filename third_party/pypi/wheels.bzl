@@ -12,7 +12,7 @@ load("//third_party/python:host_python.bzl", "find_python")
 _MIN_PIP = "-m pip --version"
 
 # Platforms of markers that no machine of this workspace has.
-_ELSEWHERE = ["emscripten", "win32"]
+_ELSEWHERE = ["os_name == 'nt'", "sys_platform == 'emscripten'", "sys_platform == 'win32'"]
 
 _INDEX = """load("@{workspace}//third_party/pypi:wheels.bzl", "wheel")
 
@@ -42,7 +42,7 @@ def _locked(text):
         if not line.startswith(" "):
             requirement = line.split(";")
             marker = requirement[1] if len(requirement) > 1 else ""
-            elsewhere = [name for name in _ELSEWHERE if "sys_platform == '%s'" % name in marker]
+            elsewhere = [platform for platform in _ELSEWHERE if platform in marker]
             current = None if elsewhere else normalise(line.split("==")[0])
             if current:
                 packages[current] = line.strip()
