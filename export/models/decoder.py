@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from export.models.config import DecoderConfig
-
-Array = jax.Array | np.ndarray
+from export.models.float32 import island, wide
+from export.models.float32 import matmul as wide_matmul
+from export.models.norms import Array, Stream, add, rms_norm, rms_norm_wide
 
 
 class Projection(NamedTuple):
@@ -106,13 +106,6 @@ def _dequantise(part: Projection, dtype: jnp.dtype) -> jax.Array:
     return wide.reshape(-1, wide.shape[-1])
 
 
-def rms_norm(x: jax.Array, weight: Array, epsilon: float) -> jax.Array:
-    """Returns x / sqrt(mean(x^2) + epsilon) * weight over the last axis; GGUF stores 1 + w."""
-    # A bf16 sum keeps its accuracy on the NPU, which accumulates wide (tests/torq measures it).
-    square = jnp.sum(x * x, axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(square / x.shape[-1] + epsilon) * weight
-
-
 def rotate(x: jax.Array, rope: RopeRow) -> jax.Array:
     """RoPE on x [heads, head_dim], the halves paired (NEOX order)."""
     low, high = jnp.split(x, 2, axis=-1)
@@ -139,6 +132,21 @@ def soft_cap(x: jax.Array, cap: float | None) -> jax.Array:
     return x if cap is None else cap * jnp.tanh(x / cap)
 
 
+class _Scores(NamedTuple):
+    """What is constant in attention weights: the soft cap of the scores."""
+
+    cap: float | None
+
+
+@island
+def _attention_weights(
+    scores: jax.Array, mask: jax.Array | None, top: jax.Array, constants: _Scores
+) -> jax.Array:
+    capped = soft_cap(scores, constants.cap)
+    masked = capped if mask is None else capped + wide(mask)
+    return jnp.exp(masked - wide(top)).astype(top.dtype)
+
+
 def attend(
     query: jax.Array, current: Cached, past: Cached, mask: jax.Array, cap: float | None = None
 ) -> jax.Array:
@@ -149,13 +157,16 @@ def attend(
     query: [kv_heads, group, head_dim], already scaled. Returns [kv_heads, group, head_dim].
     cap: a soft cap of the scores.
     """
-    past_scores = soft_cap(query @ past.k, cap) + mask
-    own_score = soft_cap(query @ current.k, cap)
-    top = jnp.maximum(past_scores.max(axis=-1, keepdims=True), own_score)
-    past_weights = jnp.exp(past_scores - top)
-    own_weight = jnp.exp(own_score - top)
-    total = past_weights.sum(axis=-1, keepdims=True) + own_weight
-    return (past_weights @ past.v + own_weight * current.v) / total
+    dtype = query.dtype
+    past_scores, own_score = wide_matmul(query, past.k), wide_matmul(query, current.k)
+    # Any number near the highest score will do: softmax does not change with what is subtracted.
+    highest = (soft_cap(past_scores.astype(dtype), cap) + mask).max(axis=-1, keepdims=True)
+    top = jnp.maximum(highest, soft_cap(own_score.astype(dtype), cap))
+    constants = _Scores(cap)
+    weights = _attention_weights(past_scores, mask, top, constants=constants)
+    own_weight = _attention_weights(own_score, None, top, constants=constants)
+    total = weights.sum(axis=-1, keepdims=True) + own_weight
+    return (weights @ past.v + own_weight * current.v) / total
 
 
 def _projected(weights: Weights, name: str, x: jax.Array) -> jax.Array:
@@ -166,19 +177,31 @@ def _projected(weights: Weights, name: str, x: jax.Array) -> jax.Array:
         return result if bias is None else result + bias
 
 
+# Norms that are float32 until their result: see norms.py.
+_WIDE_NORMS = ("attn_k_norm",)
+
+
 def _normed(config: DecoderConfig, weights: Weights, name: str, x: jax.Array) -> jax.Array:
     """A norm by the name of its tensor; x itself where the decoder has no such norm."""
     weight = weights.vectors.get(f"{name}.weight")
     if weight is None:
         return x
-    with jax.named_scope(name.rsplit(".", 1)[1]):
-        return rms_norm(x, weight, config.rms_epsilon)
+    kind = name.rsplit(".", 1)[1]
+    with jax.named_scope(kind):
+        norm = rms_norm_wide if kind in _WIDE_NORMS else rms_norm
+        return norm(x, weight, config.rms_epsilon)
 
 
-def _heads(
-    config: DecoderConfig, weights: Weights, name: str, x: jax.Array, rope: RopeRow
+def heads(
+    config: DecoderConfig, weights: Weights, name: str, stream: Stream, rope: RopeRow
 ) -> tuple[jax.Array, Cached]:
-    """Scaled queries [kv_heads, group, head_dim], and the current token's K and V."""
+    """The first half of a block: what attention compares, of the residual stream.
+
+    name: the beginning of the block's tensors' names, such as "blk.3".
+
+    Returns scaled queries [kv_heads, group, head_dim], and the current token's K and V.
+    """
+    x = _normed(config, weights, f"{name}.attn_norm", stream.high)
     size = config.head_dim
     query = _projected(weights, f"{name}.attn_q", x).reshape(-1, size)
     key = _projected(weights, f"{name}.attn_k", x).reshape(-1, size)
@@ -192,28 +215,34 @@ def _heads(
     return query.reshape(config.kv_heads, -1, size), Cached(key[:, :, None], value)
 
 
-def _block(
+def rest(
     config: DecoderConfig,
     weights: Weights,
     name: str,
-    x: jax.Array,
-    kind: LayerKind,
+    stream: Stream,
+    query: jax.Array,
+    row: Cached,
     past: Cached,
-) -> tuple[jax.Array, Cached]:
-    """One transformer block; returns the residual stream and the current token's K and V."""
-    hidden = _normed(config, weights, f"{name}.attn_norm", x)
-    query, row = _heads(config, weights, name, hidden, kind.rope)
+    mask: jax.Array,
+) -> Stream:
+    """The second half of a block: attention and feed-forward; returns the residual stream."""
     with jax.named_scope("attention"):
-        hidden = attend(query, row, past, kind.mask, config.score_cap).reshape(1, 1, -1)
+        hidden = attend(query, row, past, mask, config.score_cap).reshape(1, 1, -1)
     hidden = _projected(weights, f"{name}.attn_output", hidden)
-    x = x + _normed(config, weights, f"{name}.post_attention_norm", hidden)
-    hidden = _normed(config, weights, f"{name}.ffn_norm", x)
+    stream = add(stream, _normed(config, weights, f"{name}.post_attention_norm", hidden))
+    hidden = _normed(config, weights, f"{name}.ffn_norm", stream.high)
     gate = _projected(weights, f"{name}.ffn_gate", hidden)
     up = _projected(weights, f"{name}.ffn_up", hidden)
     with jax.named_scope(config.gate):
         hidden = _GATES[config.gate](gate) * up
     hidden = _projected(weights, f"{name}.ffn_down", hidden)
-    return x + _normed(config, weights, f"{name}.post_ffw_norm", hidden), row
+    return add(stream, _normed(config, weights, f"{name}.post_ffw_norm", hidden))
+
+
+def output_norm(config: DecoderConfig, weights: Weights, stream: Stream) -> jax.Array:
+    """The hidden state that the head reads, of the residual stream after the last block."""
+    with jax.named_scope("output_norm"):
+        return rms_norm(stream.high, weights.vectors["output_norm.weight"], config.rms_epsilon)
 
 
 def step(
@@ -229,15 +258,15 @@ def step(
     kinds: "Global" and, where the model has such layers, "Sliding".
     cache: per layer the past.
     """
-    x = embedded
+    stream = Stream(embedded)
     rows = []
     for layer, past in enumerate(cache):
-        kind = kinds[config.kind(layer)]
-        with jax.named_scope(f"blk.{layer}"):
-            x, row = _block(config, weights, f"blk.{layer}", x, kind, past)
+        kind, name = kinds[config.kind(layer)], f"blk.{layer}"
+        with jax.named_scope(name):
+            query, row = heads(config, weights, name, stream, kind.rope)
+            stream = rest(config, weights, name, stream, query, row, past, kind.mask)
         rows.append(row)
-    with jax.named_scope("output_norm"):
-        hidden = rms_norm(x, weights.vectors["output_norm.weight"], config.rms_epsilon)
+    hidden = output_norm(config, weights, stream)
     with jax.named_scope("output"):
         logits = soft_cap(project(hidden, weights.matrices["output.weight"]), config.logit_cap)
     return StepResult(logits, hidden, tuple(rows))

@@ -1,8 +1,9 @@
 """Converts a module from f32 to bf16, over the IR.
 
-The NPU has no f32: whatever stays f32 would fall back to the host CPU, or be NaN on the board. So
-every f32 type becomes bf16 (arguments, results, regions, constants), conversions between the two
-disappear, and anything the pass does not know is refused with its location.
+A stray f32 operation would fall back to the host CPU, or be NaN on the board. So every f32 type
+becomes bf16 (arguments, results, regions, constants), conversions between the two disappear, and
+anything the pass does not know is refused with its location. What the step wants wide stays so:
+`wide.py`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from iree.compiler import ir
 
 from export.errors import ExportError
 from export.passes import ir as passes_ir
+from export.passes.wide import Wide
 
 _WIDE = re.compile(r"(?<!b)f(16|32|64)(?!\d)")
 
 
 @dataclass(frozen=True)
 class Bf16Counts:
-    """What the pass did: values retyped, constants rounded, conversions that became nothing."""
+    """What the pass did.
+
+    Values retyped, constants rounded, conversions that became nothing; the islands and matmuls
+    that stay f32.
+    """
 
     values: int
     constants: int
     conversions: int
+    islands: int
+    wide_matmuls: int
 
 
 def round_to_bf16(values: np.ndarray) -> np.ndarray:
@@ -42,7 +50,8 @@ def to_bf16(module: ir.Module) -> Bf16Counts:
     Raises ExportError for a wide float other than f32, an f32 constant that lies in a resource,
     and an f32 in an attribute.
     """
-    operations = list(passes_ir.operations(module))
+    wide = Wide(module)
+    operations = [op for op in passes_ir.operations(module) if not wide.holds(op)]
     values = constants = 0
     for operation in operations:
         if operation.name == "stablehlo.constant" and _round_constant(operation):
@@ -50,12 +59,15 @@ def to_bf16(module: ir.Module) -> Bf16Counts:
         if operation.name == "func.func":
             _retype_signature(operation)
         for value in _values(operation):
+            if value in wide.values:
+                continue
             if isinstance(value.type, ir.RankedTensorType) and _is_f32(value.type):
                 value.set_type(_narrow(value.type))
                 values += 1
     conversions = sum(_drop_identity(operation) for operation in operations)
-    _refuse_wide(module)
-    return Bf16Counts(values, constants, conversions)
+    wide.finish()
+    _refuse_wide(module, wide)
+    return Bf16Counts(values, constants, conversions, len(wide.islands), len(wide.matmuls))
 
 
 def _values(operation: ir.Operation) -> list[ir.Value]:
@@ -113,12 +125,13 @@ def _drop_identity(operation: ir.Operation) -> bool:
     return True
 
 
-def _refuse_wide(module: ir.Module) -> None:
-    """Raises where a float other than bf16 is left in a value's type or in an attribute."""
-    operations = list(passes_ir.operations(module))
+def _refuse_wide(module: ir.Module, wide: Wide) -> None:
+    """Raises where another float than bf16 is left in a value's type or in an attribute."""
+    operations = [op for op in passes_ir.operations(module) if not wide.holds(op)]
     for operation in operations:
         for value in operation.results:
-            _refuse_type(operation, value.type)
+            if value not in wide.values:
+                _refuse_type(operation, value.type)
         for name in operation.attributes:
             attribute = operation.attributes[name]
             if isinstance(attribute, ir.FloatAttr | ir.DenseElementsAttr):
@@ -126,7 +139,8 @@ def _refuse_wide(module: ir.Module) -> None:
     # Operations first: their location says more than that of the function around them.
     for operation in operations:
         for value in _values(operation):
-            _refuse_type(operation, value.type)
+            if value not in wide.values:
+                _refuse_type(operation, value.type)
 
 
 def _refuse_type(operation: ir.Operation, type_: ir.Type) -> None:

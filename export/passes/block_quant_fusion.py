@@ -18,11 +18,9 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from export.attributes import FUSED
 from export.errors import ExportError
 from export.passes import ir as passes_ir
-
-# The attribute that marks a fused function: a dictionary of block_size and parts.
-FUSED = "torq.block_quant_matmul"
 
 
 @dataclass(frozen=True)
@@ -242,10 +240,8 @@ def calls(module: ir.Module) -> Iterator[tuple[ir.Operation, int]]:
         if FUSED in function.attributes
     }
     for operation in passes_ir.operations(module):
-        if operation.name == "func.call":
-            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-            if callee in marked:
-                yield operation, marked[callee]
+        if (callee := passes_ir.callee(operation)) in marked:
+            yield operation, marked[callee]
 
 
 def _unfused(module: ir.Module) -> list[str]:

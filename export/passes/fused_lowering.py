@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
+from export.attributes import FUSED
 from export.errors import ExportError
 from export.passes import ir as passes_ir
-from export.passes.block_quant_fusion import FUSED, calls
+from export.passes.block_quant_fusion import calls
 
 
 @dataclass(frozen=True)

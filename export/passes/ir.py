@@ -74,6 +74,13 @@ def producer(value: ir.Value, name: str) -> ir.Operation | None:
     return operation if operation.name == name else None
 
 
+def callee(operation: ir.Operation) -> str:
+    """The name of the function that a func.call calls; "" for any other operation."""
+    if operation.name != "func.call":
+        return ""
+    return str(ir.FlatSymbolRefAttr(operation.attributes["callee"]).value)
+
+
 def where(operation: ir.Operation) -> str:
     """What an error calls an operation: its name and its location."""
     return f"{operation.name} at {operation.location!s}"

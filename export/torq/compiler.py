@@ -12,7 +12,7 @@ from iree.compiler import ir
 
 from export.errors import ExportError
 from export.passes import ir as passes_ir
-from export.passes import torq_lowering
+from export.passes import islands, torq_lowering
 from export.passes.block_quant_fusion import calls
 from export.torq import kernels, timeline
 from third_party.torq.torq_tools import TorqTools
@@ -36,6 +36,7 @@ def compile_module(
         with passes_ir.module_from(module) as bf16_module:
             projections = _projections(bf16_module)
             counts = torq_lowering.lower_to_torq(bf16_module)
+            islands.lower_islands(bf16_module)
             passes_ir.write_bytecode(bf16_module, lowered)
         csv = Path(scratch) / "timeline.csv"
         printed = [*compiler_flags, *kernels.PRINT_FLAGS]

@@ -11,10 +11,12 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
+from export.attributes import FLOAT32, PORT
 from export.errors import ExportError
 from export.files import whole_file
 from export.models import decoder
 from export.models.config import DecoderConfig
+from export.models.float32 import ISLAND
 from export.trace.arguments import step_arguments, step_results
 from export.trace.ports import Port, input_ports, output_ports
 from export.trace.weights import StepWeights
@@ -24,9 +26,6 @@ jax.config.update("jax_platforms", "cpu")
 
 # Locations say layer and operation; a source line would make the bytes depend on the checkout.
 jax.config.update("jax_traceback_in_locations_limit", 0)
-
-# The attribute that carries a port's name on its argument or result.
-PORT = "torq.port"
 
 
 def trace(config: DecoderConfig, context: int, weights: StepWeights) -> ir.Module:
@@ -76,10 +75,7 @@ def _bind(
     names: Sequence[str],
 ) -> None:
     """Puts in the function's place one whose arguments are the named ports alone."""
-    traced = [op for op in module.body.operations if op.operation.name == "func.func"]
-    if len(traced) != 1:
-        raise ExportError(f"the trace has {len(traced)} functions; one was expected")
-    function = traced[0].operation
+    function = _entry(module)
     body = function.regions[0].blocks[0]
     types = [argument.type for argument in body.arguments][: len(inputs)]
     results = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results
@@ -98,6 +94,17 @@ def _bind(
     for name in [str(name) for name in module.operation.attributes]:
         del module.operation.attributes[name]
     module.operation.attributes["sym_name"] = ir.StringAttr.get("step")
+
+
+def _entry(module: ir.Module) -> ir.Operation:
+    """The traced function; those that it calls are marked, and must all be float32 islands."""
+    first, *others = [op for op in module.body.operations if op.operation.name == "func.func"]
+    for function in others:
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        if not name.startswith(ISLAND):
+            raise ExportError(f"the trace has a function {name}, which no pass knows; inline it")
+        function.attributes[FLOAT32] = ir.UnitAttr.get()
+    return first.operation
 
 
 def _main(

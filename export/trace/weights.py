@@ -12,7 +12,8 @@ from export.gguf.blocks import PackedMatrix
 from export.gguf.dense import dense
 from export.gguf.reader import GgufFile, Tensor
 from export.models.config import DecoderConfig
-from export.models.decoder import Array, Matrix, Projection, Weights
+from export.models.decoder import Matrix, Projection, Weights
+from export.models.norms import Array
 from export.trace import packing as plan
 from export.trace.packing import Packing, matrix_slots, vector_slots
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from export.models import decoder
+from export.models import decoder, norms
 
 RANDOM = np.random.default_rng(0)
 
@@ -19,7 +19,7 @@ def test_rms_norm_is_its_formula_with_epsilon_inside_the_root(magnitude: float) 
     weight = RANDOM.standard_normal(64)
     expected = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6) * weight
 
-    found = decoder.rms_norm(jnp.asarray(x), jnp.asarray(weight), 1e-6)
+    found = norms.rms_norm(jnp.asarray(x), jnp.asarray(weight), 1e-6)
 
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
 

@@ -16,7 +16,7 @@ import pytest
 
 from export.gguf import reader
 from export.gguf.reader import GgufFile
-from export.models import decoder
+from export.models import decoder, norms
 from export.models.config import PRE_NORMS, DecoderConfig, Rope
 from export.models.read import read_config
 from export.trace.weights import dense_weights
@@ -109,8 +109,9 @@ def without_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_one_added_to_norms(monkeypatch: pytest.MonkeyPatch) -> None:
-    norm = decoder.rms_norm
-    monkeypatch.setattr(decoder, "rms_norm", lambda x, w, epsilon: norm(x, w + 1, epsilon))
+    for name in ("rms_norm", "rms_norm_wide"):
+        norm = getattr(norms, name)
+        monkeypatch.setattr(decoder, name, lambda x, w, epsilon, norm=norm: norm(x, w + 1, epsilon))
 
 
 def with_interleaved_rope(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,9 @@ def test_a_module_in_bf16_is_left_as_it_is(tmp_path: Path) -> None:
 
     _, counts = rewrite(tmp_path, text, bf16.to_bf16)
 
-    assert counts == bf16.Bf16Counts(values=0, constants=0, conversions=0)
+    assert counts == bf16.Bf16Counts(
+        values=0, constants=0, conversions=0, islands=0, wide_matmuls=0
+    )
 
 
 REFUSED = {

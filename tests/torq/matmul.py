@@ -8,8 +8,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+from export.attributes import FUSED
 from export.passes import ir as passes_ir
-from export.passes.block_quant_fusion import FUSED
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 

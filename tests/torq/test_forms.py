@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from export.errors import ExportError
-from export.models import decoder
+from export.models import decoder, norms
 from export.passes import bf16
 from export.passes import ir as passes_ir
 from export.torq import kernels
@@ -139,7 +139,7 @@ def test_rms_norm_keeps_its_accuracy_at_any_magnitude(
     weight = 1 + 0.3 * random.standard_normal(shape[-1])
 
     result, expected = simulated(
-        lambda x, weight: decoder.rms_norm(x, weight, 1e-6), [x, weight], tmp_path
+        lambda x, weight: norms.rms_norm(x, weight, 1e-6), [x, weight], tmp_path
     )
 
     assert cosine(result, expected) > 0.9999
@@ -149,7 +149,7 @@ def test_rms_norm_of_one_outlier_among_small_values_keeps_its_accuracy(tmp_path:
     x = np.full((1, 1, 640), 3.0)
     x[0, 0, 5] = 300.0
 
-    result, expected = simulated(lambda x: decoder.rms_norm(x, jnp.ones(640), 1e-6), [x], tmp_path)
+    result, expected = simulated(lambda x: norms.rms_norm(x, jnp.ones(640), 1e-6), [x], tmp_path)
 
     np.testing.assert_allclose(result.astype(np.float32), expected, rtol=0.02)
 

@@ -109,7 +109,7 @@ def test_there_is_a_table_for_each_base_and_a_mask_for_each_kind(name: str, tmp_
     toy, wanted = POSITION_PORTS[name]
     config, weights = packed(replace(toy, default_type="Q8_0").write(tmp_path / "toy.gguf"))
 
-    text = str(lower.trace(config, CONTEXT, weights)).split("->")[0]
+    text = str(lower.trace(config, CONTEXT, weights)).split("@main(")[1].split("->")[0]
 
     found = re.findall(r'torq.port = "((?:cos|sin|mask)[^"]+)"', text)
     assert found == wanted.split()
@@ -263,7 +263,7 @@ def test_every_projection_of_a_q5_1_file_stays_packed_and_is_recorded(tmp_path: 
     assert records["blk.0.ffn_up.weight"].packed_type == "Q5_1"
     assert weights.projections == 8
     names = [port.name for port in ports.input_ports(config, CONTEXT)]
-    text = str(lower.trace(config, CONTEXT, weights)).split("->")[0]
+    text = str(lower.trace(config, CONTEXT, weights)).split("@main(")[1].split("->")[0]
     assert text.count("torq.port") == len(names)
 
 
