@@ -37,6 +37,11 @@ def run(stage: str, main: Callable[[], None]) -> None:
     app.run(guarded)
 
 
+def read_json(path: Path) -> Any:
+    """The value in a file of JSON that an earlier stage wrote."""
+    return json.loads(path.read_text("utf-8"))
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes JSON that is the same for the same value."""
     with whole_file(path) as partial:

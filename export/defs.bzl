@@ -18,10 +18,31 @@ load(
     "torq_program",
     "traced_step",
 )
-load("//tools/report:report.bzl", "GEMMA_PROMPT", "step_report")
+load("//tools/importance:importance.bzl", "importance_matrix")
+load("//tools/report:report.bzl", "GATES", "STEPS", "bundle_report", "projection_sensitivity")
 
 # What runs a bundle.
 _PROGRAMS = ["call", "chat", "serve"]
+
+# Projections by the one that is given the same.
+_INPUTS = {
+    "attn_k": "attn_q",
+    "attn_output": "attn_output",
+    "attn_q": "attn_q",
+    "attn_v": "attn_q",
+    "ffn_down": "ffn_down",
+    "ffn_gate": "ffn_gate",
+    "ffn_up": "ffn_gate",
+}
+
+def _calibrated_inputs(head, projections):
+    """The inputs whose importance q4_gptq wants to know."""
+    inputs = ["output"] if head.lower() == "q4_gptq" else []
+    for pattern, kind in projections.items():
+        if kind.lower() == "q4_gptq":
+            name = "blk.*." + _INPUTS.get(pattern.split(".")[-1], "*")
+            inputs += [name] if name not in inputs else []
+    return inputs
 
 def torq_decoder(
         name,
@@ -30,28 +51,40 @@ def torq_decoder(
         head = "",
         requantise = "",
         quantise = "Q8_0",
+        projections = {},
+        calibration = ["//export/calibration:texts"],
         gguf = None,
         checkpoint_info = None,
-        report_tokens = GEMMA_PROMPT,
+        report_steps = STEPS,
+        report_texts = ["//tools/report:texts"],
+        gates = GATES,
+        sensitivity = False,
         **kwargs):
     """Makes one label for each artifact of an export.
 
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
     `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
-    `:NAME.report` compares the bundle with float32. `:NAME.chat`, `:NAME.call` and `:NAME.serve`
+    `:NAME.report` compares the stages on texts, as JSON and as a page. `:NAME.chat`, `:NAME.call` and `:NAME.serve`
     run it.
 
     Args:
       name: the bundle's name.
       checkpoint: a repository that gguf_checkpoint declares.
       context: positions of the cache.
-      head: block type of the head (Q8_0, Q4_0, Q4_1, …); empty keeps what the file has.
+      head: block type of the head: q8_0, q4_0, q4_1, q5_0, q5_1, or q4_gptq, 4 bits chosen by what
+        the head is given on the calibration texts; empty keeps what the file has.
       requantise: block type that every projection is brought to; empty keeps the file's blocks.
       quantise: block type for projections whose own type has no packed form (floats, IQ types).
+      projections: block types, as of the head, for some projections, by pattern: `attn_q`,
+        `blk.3.ffn_*`. `:NAME.report` of a bundle with sensitivity says what each would cost.
+      calibration: text files for q4_gptq; `:NAME.importance` is what they say of the checkpoint.
       gguf: a GGUF file in place of the checkpoint's.
       checkpoint_info: with gguf: JSON of the file's "name" and "licence".
-      report_tokens: token ids that the report runs, the last one in the simulator, which gives a
-        step 300 s; empty for no report.
+      report_steps: TEXT:POSITION, steps that the report runs in the simulator, which gives a step
+        300 s; empty for none, None for no report.
+      report_texts: text files that the report's stages read.
+      gates: what the report must reach (tools/report/gates.py), or its build fails.
+      sensitivity: whether the report measures what 4 bits would cost each projection.
       **kwargs: tags, visibility and the like, for every label.
     """
     gguf = gguf or "@%s//:model.gguf" % checkpoint
@@ -61,11 +94,22 @@ def torq_decoder(
         actual = gguf,
         **kwargs
     )
+    inputs = _calibrated_inputs(head, projections)
+    if inputs:
+        importance_matrix(
+            name = name + ".importance",
+            checkpoint = gguf,
+            inputs = inputs,
+            texts = calibration,
+            **kwargs
+        )
     traced_step(
         name = name + ".traced",
         checkpoint = gguf,
         context = context,
         head = head,
+        importance = name + ".importance" if inputs else None,
+        projections = projections,
         quantise = quantise,
         requantise = requantise,
         **kwargs
@@ -109,11 +153,28 @@ def torq_decoder(
             deps = ["//runtime:" + program],
             **kwargs
         )
-    if report_tokens:
-        step_report(
+    if sensitivity:
+        importance_matrix(
+            name = name + ".inputs",
+            checkpoint = gguf,
+            inputs = ["blk.*"],
+            texts = calibration,
+            **kwargs
+        )
+        projection_sensitivity(
+            name = name + ".sensitivity",
+            checkpoint = gguf,
+            importance = name + ".inputs",
+            **kwargs
+        )
+    if report_steps != None:
+        bundle_report(
             name = name + ".report",
             bundle = name,
             checkpoint = gguf,
-            tokens = report_tokens,
+            gates = gates,
+            sensitivity = name + ".sensitivity" if sensitivity else None,
+            steps = report_steps,
+            texts = report_texts,
             **kwargs
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from runtime.errors import RunError
 from runtime.manifest import Manifest
 from runtime.ports import CachePorts, Port, check_ports
 from runtime.positions import LayerKind, Rope
+from runtime.rescoring import Head
 from runtime.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"
-FORMAT, VERSION = "torq-decoder-bundle", 3
+FORMAT, VERSION = "torq-decoder-bundle", 4
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
 
@@ -147,12 +148,38 @@ class Bundle:
     @cached_property
     def embedding(self) -> EmbeddingRows:
         """The embedding's rows, mapped into memory."""
+        return self._rows("embedding", self.manifest.number("embedding/scale"))
+
+    def _rows(self, at: str, scale: float = 1.0) -> EmbeddingRows:
         return EmbeddingRows.map(
-            self.file(self.manifest.get("embedding/file", str)),
-            block_type=self.manifest.get("embedding/type", str),
-            rows=self.manifest.get("embedding/rows", int),
-            columns=self.manifest.get("embedding/columns", int),
-            scale=self.manifest.number("embedding/scale"),
+            self.file(self.manifest.get(f"{at}/file", str)),
+            block_type=self.manifest.get(f"{at}/type", str),
+            rows=self.manifest.get(f"{at}/rows", int),
+            columns=self.manifest.get(f"{at}/columns", int),
+            scale=scale,
+        )
+
+    @cached_property
+    def head(self) -> Head:
+        """The head's exact rows, mapped into memory, and what the program's head leaves out."""
+        path = self.manifest.path
+        columns = self.manifest.get("head/rows/columns", int)
+        fields = self.manifest.get("head", dict)
+        mean, cap = fields.get("mean"), fields.get("cap")
+        if mean is not None and (not isinstance(mean, list) or len(mean) != columns):
+            raise RunError(f"{path}: head/mean: {columns} numbers, or null, were expected")
+        if cap is not None and (mean is not None or not isinstance(cap, int | float)):
+            raise RunError(f"{path}: head/cap is a number only where there is no mean, else null")
+        candidates = self.manifest.get("head/candidates", int)
+        if candidates < 0:
+            raise RunError(f"{path}: head/candidates: {candidates}, 0 or more was expected")
+        tied = fields["rows"]["file"] == self.manifest.get("embedding/file", str)
+        return Head(
+            # The embedding's file was checked when it was mapped.
+            rows=replace(self.embedding, scale=np.float32(1)) if tied else self._rows("head/rows"),
+            mean=None if mean is None else np.array(mean, np.float32),
+            cap=cap,
+            candidates=candidates,
         )
 
     @cached_property

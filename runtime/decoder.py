@@ -14,10 +14,12 @@ class Decoder:
     """Feeds tokens to a backend, one a position.
 
     tokens: what was fed so far; their number is the next position.
+    candidates: how many of a step's best logits are computed again exactly; None for the bundle's
+        own number, 0 for none.
     """
 
-    def __init__(self, bundle: Bundle, backend: Backend) -> None:
-        self.bundle, self.backend = bundle, backend
+    def __init__(self, bundle: Bundle, backend: Backend, candidates: int | None = None) -> None:
+        self.bundle, self.backend, self.candidates = bundle, backend, candidates
         self.tokens: list[int] = []
         self._shortest = min(kind.past for kind in bundle.kinds.values())
 
@@ -30,6 +32,15 @@ class Decoder:
         result = self.backend.step(self.bundle.embedding.row(token), len(self.tokens))
         self.tokens.append(token)
         return result
+
+    def logits(self, result: StepResult, allowed: np.ndarray | None = None) -> np.ndarray:
+        """The logits to choose from, float32 [vocabulary]: the best of a step's are exact.
+
+        allowed: bool [vocabulary], the tokens that may be chosen; None for all.
+        """
+        head = self.bundle.head
+        count = head.candidates if self.candidates is None else self.candidates
+        return head.rescore(result.logits, result.hidden, count, allowed)
 
     def keep(self, prompt: Sequence[int]) -> int:
         """Goes back to the longest common beginning with a prompt; returns its length.

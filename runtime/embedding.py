@@ -42,5 +42,10 @@ class EmbeddingRows:
         """The scaled embedding of a token: float32 [columns]."""
         if not 0 <= token < len(self.raw):
             raise RunError(f"token {token} has no embedding; there are {len(self.raw)}")
-        values: np.ndarray = quants.dequantize(np.array(self.raw[token]), self.type)
-        return values.astype(np.float32).ravel() * self.scale
+        found: np.ndarray = self.rows(np.array([token]))[0]
+        return found
+
+    def rows(self, tokens: np.ndarray) -> np.ndarray:
+        """The scaled rows of tokens int [n], which there must be: float32 [n, columns]."""
+        values: np.ndarray = quants.dequantize(np.array(self.raw[tokens]), self.type)
+        return values.astype(np.float32).reshape(len(tokens), -1) * self.scale

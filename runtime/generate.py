@@ -114,7 +114,8 @@ def generate(
             stats.finish = "interrupted"
             return
         allowed = constraint.allowed() if constraint else None
-        token = sampler.choose(result.logits, decoder.tokens, allowed)
+        logits = decoder.logits(result, allowed)
+        token = sampler.choose(logits, decoder.tokens, allowed)
         stats.tokens += 1
         stats.decode_seconds = time.perf_counter() - start
         if constraint:

@@ -42,6 +42,13 @@ _TOP_K = flags.DEFINE_integer("top_k", 0, "So many most likely tokens stay; 0 fo
 _TOP_P = flags.DEFINE_float("top_p", 1.0, "The most likely tokens stay that reach this together.")
 _MIN_P = flags.DEFINE_float("min_p", 0.0, "Tokens stay with this part of the best probability.")
 _PENALTY = flags.DEFINE_float("repetition_penalty", 1.0, "Above 1 makes seen tokens unlikelier.")
+_CANDIDATES = flags.DEFINE_integer(
+    "candidates",
+    -1,
+    "So many of a step's best logits are computed again from the head's exact rows; 0 for none, -1 "
+    "for the bundle's own number.",
+    lower_bound=-1,
+)
 _SEED = flags.DEFINE_integer("seed", 0, "The same seed gives the same text.")
 
 # Where people are when `bazel run` starts a program elsewhere.
@@ -99,7 +106,7 @@ def open_decoder(bundle: Bundle, name: str = "") -> Iterator[Decoder]:
     """A decoder on the named backend, or that of the flags, let go of at the end."""
     backend = _backend(bundle, name or _BACKEND.value)
     try:
-        yield Decoder(bundle, backend)
+        yield Decoder(bundle, backend, None if _CANDIDATES.value < 0 else _CANDIDATES.value)
     finally:
         backend.close()
 

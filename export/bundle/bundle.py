@@ -18,6 +18,7 @@ from export import cli
 from export.bundle import manifest
 from export.bundle.tokenizer import vocabulary
 from export.gguf import reader
+from export.trace.packing import EMBEDDING
 
 _NAME = flags.DEFINE_string("name", None, "The bundle's name.", required=True)
 _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
@@ -33,9 +34,9 @@ _TORQ_VERSION = flags.DEFINE_string("torq_version", None, "The Torq release.", r
 _BUNDLE = flags.DEFINE_string("bundle", None, "The folder to write.", required=True)
 
 
-def write_embedding(gguf: reader.GgufFile, path: Path) -> dict[str, Any]:
-    """Writes the embedding's rows as the file has them; returns how to read them."""
-    tensor = gguf.tensor("token_embd.weight")
+def write_rows(gguf: reader.GgufFile, name: str, path: Path) -> dict[str, Any]:
+    """Writes a matrix's rows as the file has them; returns how to read them."""
+    tensor = gguf.tensor(name)
     tensor.data.tofile(path)
     rows, columns = tensor.shape
     return {"file": path.name, "type": tensor.type.name, "rows": rows, "columns": columns}
@@ -52,7 +53,11 @@ def main() -> None:
     folder = Path(_BUNDLE.value)
     folder.mkdir(parents=True, exist_ok=True)
     gguf = reader.read(Path(_GGUF.value))
-    embedding = write_embedding(gguf, folder / "embedding.bin")
+    description = _json(_DESCRIPTION.value)
+    embedding = write_rows(gguf, EMBEDDING, folder / "embedding.bin")
+    head = description["head"]["tensor"]
+    # A head that is the embedding has its rows already.
+    head_rows = embedding if head == EMBEDDING else write_rows(gguf, head, folder / "head.bin")
     words = vocabulary(gguf)
     tokenizer = folder / words.file
     tokenizer.write_bytes(words.write())
@@ -61,9 +66,10 @@ def main() -> None:
     stages = {stage: _json(path) for stage, path in (item.split("=", 1) for item in _COUNTS.value)}
     content = manifest.build(
         name=_NAME.value,
-        description=_json(_DESCRIPTION.value),
+        description=description,
         checkpoint=_json(_INFO.value) | {"sha256": digest(gguf.path)},
         embedding=embedding,
+        head_rows=head_rows,
         tokenizer={"file": tokenizer.name, **words.description},
         stages=stages,
         torq_version=_TORQ_VERSION.value,

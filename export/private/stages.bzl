@@ -11,6 +11,7 @@
 load("//export:stage_arguments.bzl", "stage_arguments")
 load("//export/cpu:flags.bzl", "CPU_FLAGS", "CPU_TARGET")
 load("//export/torq:flags.bzl", "TORQ_FLAGS")
+load("//tools/importance:importance.bzl", "SAME_BYTES")
 
 StepInfo = provider(
     "A decode step on its way to the NPU.",
@@ -41,12 +42,19 @@ def _traced_step_impl(ctx):
     arguments.add(ctx.attr.head, format = "--head=%s")
     arguments.add(ctx.attr.quantise, format = "--quantise=%s")
     arguments.add(ctx.attr.requantise, format = "--requantise=%s")
+    arguments.add_all(
+        ["%s=%s" % item for item in ctx.attr.projections.items()],
+        format_each = "--projection=%s",
+    )
+    importance = [ctx.file.importance] if ctx.file.importance else []
+    arguments.add_all(importance, format_each = "--importance=%s")
     arguments.add(module, format = "--module=%s")
     arguments.add(description, format = "--description=%s")
     ctx.actions.run(
         arguments = [arguments],
+        env = SAME_BYTES,
         executable = ctx.executable._trace,
-        inputs = [ctx.file.checkpoint],
+        inputs = [ctx.file.checkpoint] + importance,
         mnemonic = "TorqTrace",
         outputs = [module, description],
         progress_message = "Tracing one decode step of %s" % ctx.label,
@@ -64,6 +72,11 @@ traced_step = rule(
         "checkpoint": attr.label(allow_single_file = [".gguf"], doc = "The GGUF file.", mandatory = True),
         "context": attr.int(doc = "Positions of the cache.", mandatory = True),
         "head": attr.string(doc = "Block type of the head; empty: as the projections."),
+        "importance": attr.label(
+            allow_single_file = [".npz"],
+            doc = "The importance matrix that Q4_GPTQ needs.",
+        ),
+        "projections": attr.string_dict(doc = "Pattern to block type."),
         "quantise": attr.string(
             default = "Q8_0",
             doc = "Block type for projections whose own type has no packed form.",

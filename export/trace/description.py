@@ -19,7 +19,12 @@ def describe(
     return {
         "model": asdict(config),
         "context": context,
-        "packing": asdict(packing),
+        "packing": asdict(packing) | {"projections": dict(packing.projections)},
+        "head": {
+            "tensor": config.head,
+            "mean": None if weights.head_mean is None else weights.head_mean.tolist(),
+            "cap": config.logit_cap,
+        },
         "ropes": [asdict(table) for table in rope_tables(config)],
         "layer_kinds": [asdict(kind) for kind in layer_kinds(config, context)],
         "caches": [asdict(cache) for cache in cache_ports(config)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from gguf.constants import GGMLQuantizationType as Type
 
@@ -25,6 +26,11 @@ EMBEDDING = "token_embd.weight"
 # Read with the hyperparameters.
 ROPE_FACTORS = "rope_freqs.weight"
 
+GPTQ = "Q4_GPTQ"
+
+# Projections that are given what another one is given.
+_SAME_INPUT = {"attn_k": "attn_q", "attn_v": "attn_q", "ffn_up": "ffn_gate"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
@@ -33,19 +39,43 @@ class Packing:
     requantise: a block type that every projection is brought to; "" keeps the file's blocks.
     quantise: the block type for projections whose own type has no packed form.
     head: a block type for the head alone; "" treats it like the projections.
+    projections: (pattern, block type) for the projections whose name without `.weight` a pattern
+        matches, such as `attn_q` or `blk.3.ffn_*`; the last that matches counts.
+
+    Besides GGUF's types, head and projections may be Q4_GPTQ, which needs an importance matrix.
     """
 
     requantise: str = ""
     quantise: str = "Q8_0"
     head: str = ""
+    projections: tuple[tuple[str, str], ...] = ()
 
     def forced(self, name: str) -> str:
         """The block type that the matrix of that name is brought to; "" for none."""
-        return self.head if name == HEAD and self.head else self.requantise
+        if name == HEAD:
+            return self.head or self.requantise
+        stem = name.removesuffix(".weight")
+        ends = (stem, stem.rsplit(".", 1)[-1])
+        for pattern, kind in reversed(self.projections):
+            if any(fnmatchcase(end, pattern) for end in ends):
+                return kind
+        return self.requantise
 
     def packed_type(self, slot: Slot, tensor: Tensor) -> Type:
-        """The block type of a matrix in the program; ExportError as `forms.packed_type`."""
-        return forms.packed_type(tensor, self.forced(slot.name), self.quantise)
+        """The form of a matrix in the program; ExportError as `forms.packed_type`."""
+        forced = self.forced(slot.name)
+        # The two have one form.
+        return forms.packed_type(tensor, "Q4_1" if forced == GPTQ else forced, self.quantise)
+
+    def check(self, config: DecoderConfig) -> None:
+        """Raises ExportError for a pattern that no projection has."""
+        names = [slot.name for slot in matrix_slots(config) if slot.name != HEAD]
+        for pattern, kind in self.projections:
+            alone = Packing(projections=((pattern, kind),))
+            if not any(alone.forced(name) for name in names):
+                raise ExportError(
+                    f"projections: {pattern!r} matches none of this model's, such as {names[0]}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +130,12 @@ def unknown(gguf: GgufFile, names: Sequence[str]) -> ExportError:
         f"{gguf.path}: the step does not know {len(names)} tensors of this file, such as "
         f"{names[0]}; the model would be wrong without them"
     )
+
+
+def input_name(name: str) -> str:
+    """What a matrix is multiplied with, by the first matrix of a step that is given it."""
+    start, part = name.removesuffix(".weight").rsplit(".", 1) if name != HEAD else ("", "output")
+    return f"{start}.{_SAME_INPUT.get(part, part)}".removeprefix(".")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from export.gguf.forms import QUANTISE_TYPES
 from export.models.read import read_config
 from export.trace import lower
 from export.trace.description import describe
-from export.trace.packing import Packing
+from export.trace.importance import read_importance
+from export.trace.packing import GPTQ, Packing
 from export.trace.weights import packed_weights
 
 _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
@@ -27,6 +28,8 @@ _QUANTISE = flags.DEFINE_string(
     "quantise", "Q8_0", "The block type for projections that have no packed form of their own."
 )
 _HEAD = flags.DEFINE_string("head", "", "The block type of the head; as the projections if empty.")
+_PROJECTION = flags.DEFINE_multi_string("projection", [], "PATTERN=TYPE: a block type for some.")
+_IMPORTANCE = flags.DEFINE_string("importance", "", f"The importance matrix that {GPTQ} needs.")
 _MODULE = flags.DEFINE_string("module", None, "Where the bytecode goes.", required=True)
 _DESCRIPTION = flags.DEFINE_string("description", None, "Where the JSON goes.", required=True)
 
@@ -35,11 +38,22 @@ def main() -> None:
     """Reads, packs, traces and writes."""
     gguf = reader.read(Path(_GGUF.value))
     config = read_config(gguf)
-    packing = Packing(requantise=_REQUANTISE.value, quantise=_QUANTISE.value, head=_HEAD.value)
-    weights = packed_weights(gguf, config, packing)
+    packing = Packing(
+        requantise=_REQUANTISE.value.upper(),
+        quantise=_QUANTISE.value.upper(),
+        head=_HEAD.value.upper(),
+        projections=tuple(_projection(item) for item in _PROJECTION.value),
+    )
+    importance = read_importance(Path(_IMPORTANCE.value)) if _IMPORTANCE.value else {}
+    weights = packed_weights(gguf, config, packing, importance)
     module = lower.trace(config, _CONTEXT.value, weights)
     lower.write_bytecode(module, Path(_MODULE.value))
     cli.write_json(Path(_DESCRIPTION.value), describe(config, _CONTEXT.value, packing, weights))
+
+
+def _projection(item: str) -> tuple[str, str]:
+    pattern, _, kind = item.rpartition("=")
+    return pattern, kind.upper()
 
 
 if __name__ == "__main__":

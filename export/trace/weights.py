@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 
-from export.gguf import blocks
+from export.errors import ExportError
+from export.gguf import blocks, gptq
 from export.gguf.blocks import PackedMatrix
 from export.gguf.dense import dense
 from export.gguf.reader import GgufFile, Tensor
@@ -23,22 +25,28 @@ class TensorRecord:
     """What became of one tensor of the file, for the manifest.
 
     packed_type differs from file_type where values were quantised here; it is None for a tensor
-    that stays dense.
+    that stays dense. bytes: of the values in the bf16 program.
     """
 
     name: str
     file_type: str
     packed_type: str | None
     shape: tuple[int, ...]
+    bytes: int
     parts: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class StepWeights:
-    """The weights of a step, every matrix packed, and what became of each tensor of the file."""
+    """The weights of a step, every matrix packed, and what became of each tensor of the file.
+
+    head_mean: float32 [hidden_size], the row that was taken off every row of the head, so that all
+        logits of a step are less by its product with the hidden state; None for none.
+    """
 
     weights: Weights
     records: tuple[TensorRecord, ...]
+    head_mean: np.ndarray | None = None
 
     @property
     def projections(self) -> int:
@@ -46,8 +54,15 @@ class StepWeights:
         return len(self.weights.matrices)
 
 
-def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> StepWeights:
+def packed_weights(
+    gguf: GgufFile,
+    config: DecoderConfig,
+    packing: Packing,
+    importance: Mapping[str, np.ndarray] | None = None,
+) -> StepWeights:
     """The weights as the NPU holds them: the file's blocks, scales and zero points in bf16.
+
+    importance: float32 [k, k] by `packing.input_name`, for what becomes Q4_GPTQ.
 
     Raises ExportError, naming the tensor, for one that is missing, of another shape than the
     hyperparameters say, or without a packed form; and for tensors that the step does not know.
@@ -55,8 +70,18 @@ def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> S
     matrices: dict[str, Matrix] = {}
     vectors: dict[str, Array] = {}
     records = []
+    head_mean = None
+    packing.check(config)
     for slot in matrix_slots(config):
-        matrix = blocks.pack(slot.take(gguf), packing.forced(slot.name), packing.quantise)
+        tensor = slot.take(gguf)
+        packing.packed_type(slot, tensor)
+        if packing.forced(slot.name) == plan.GPTQ:
+            # A cap is no linear function: what it makes of a number taken off is not one number.
+            centred = slot.name == plan.HEAD and config.logit_cap is None
+            matrix, mean = gptq.pack(tensor, _moment(slot.name, importance or {}), centred)
+            head_mean = mean if centred else head_mean
+        else:
+            matrix = blocks.pack(tensor, packing.forced(slot.name), packing.quantise)
         if (order := _row_order(slot.name, config)) is not None:
             matrix = matrix.rows(order)
         parts = _projections(matrix)
@@ -67,6 +92,7 @@ def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> S
                 file_type=matrix.file_type,
                 packed_type=matrix.packed_type,
                 shape=matrix.shape,
+                bytes=sum(map(_packed_bytes, parts)),
                 parts=len(parts),
             )
         )
@@ -75,12 +101,26 @@ def packed_weights(gguf: GgufFile, config: DecoderConfig, packing: Packing) -> S
         vectors[slot.name] = _vector(slot.name, tensor, config)
         records.append(
             TensorRecord(
-                name=slot.name, file_type=tensor.type.name, packed_type=None, shape=tensor.shape
+                name=slot.name,
+                file_type=tensor.type.name,
+                packed_type=None,
+                shape=tensor.shape,
+                bytes=2 * tensor.shape[0],
             )
         )
     if names := plan.unknown_tensors(gguf, config):
         raise plan.unknown(gguf, names)
-    return StepWeights(Weights(matrices, vectors), tuple(records))
+    return StepWeights(Weights(matrices, vectors), tuple(records), head_mean)
+
+
+def _moment(name: str, importance: Mapping[str, np.ndarray]) -> np.ndarray:
+    key = plan.input_name(name)
+    if key not in importance:
+        raise ExportError(
+            f"{name} is to be {plan.GPTQ}, but the importance matrix has no {key}; it has "
+            f"{', '.join(importance) or 'nothing'}: make it with that input"
+        )
+    return importance[key]
 
 
 def dense_weights(gguf: GgufFile, config: DecoderConfig) -> Weights:
@@ -131,6 +171,13 @@ def _projections(matrix: PackedMatrix) -> tuple[Projection, ...]:
         q = np.ascontiguousarray(matrix.q[columns].transpose(1, 2, 0)).astype(integer, copy=False)
         parts.append(Projection(q, _per_block(matrix.scale[columns]), zero_point))
     return tuple(parts)
+
+
+def _packed_bytes(part: Projection) -> int:
+    """The size of a part in the program, two i4 a byte."""
+    packed = part.q.size // 2 if part.q.dtype == ml_dtypes.int4 else part.q.size
+    numbers = (part.scale, part.zero_point)
+    return packed + sum(2 * value.size for value in numbers if value is not None)
 
 
 def _per_block(values: np.ndarray) -> np.ndarray:

@@ -40,6 +40,7 @@ def content(tmp_path: Path) -> dict[str, Any]:
         description=json.loads(json.dumps(describe(config, 16, Packing(), weights))),
         checkpoint={"name": "toy", "licence": "none", "sha256": "0" * 64},
         embedding={"file": "embedding.bin", "type": "Q8_0", "rows": 288, "columns": 64},
+        head_rows={"file": "embedding.bin", "type": "Q8_0", "rows": 288, "columns": 64},
         tokenizer={"file": "tokenizer.model", **vocabulary(gguf).description},
         stages={
             "fuse": {"fused": 15, "parts": 15},

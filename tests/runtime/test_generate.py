@@ -19,7 +19,7 @@ SCRIPT = [10, 11, 12, 13, 14, 15, 16, 17]
 @pytest.fixture
 def decoder() -> Decoder:
     bundle = Bundle.open(toy_file("toy_torq"))
-    return Decoder(bundle, ScriptedBackend(bundle, SCRIPT))
+    return Decoder(bundle, ScriptedBackend(bundle, SCRIPT), candidates=0)
 
 
 def run(decoder: Decoder, prompt: list[int], **limits: object) -> tuple[list[int], Stats]:
@@ -103,7 +103,7 @@ def test_a_ring_that_was_not_written_over_is_gone_back_in(decoder: Decoder) -> N
 
 def test_a_lost_board_leaves_the_tokens_that_came() -> None:
     bundle = Bundle.open(toy_file("toy_torq"))
-    decoder = Decoder(bundle, ScriptedBackend(bundle, SCRIPT, lost=5))
+    decoder = Decoder(bundle, ScriptedBackend(bundle, SCRIPT, lost=5), candidates=0)
     tokens = generate(decoder, Sampler(Sampling()), [1, 2, 3], Limits(max_tokens=9), Stats())
     given: list[int] = []
 

@@ -1,0 +1,61 @@
+"""How far one set of logits is from another, position by position.
+
+Every function takes [positions, …] arrays, the reference first, and returns one number a position.
+Logarithms are natural: a KL divergence is in nats.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Digits of bf16 after the leading one.
+_BF16_DIGITS = 7
+
+
+def cosines(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Cosine similarity of each row; NaN where one is all zero or holds NaN."""
+    a, b = np.asarray(reference, np.float64), np.asarray(found, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+        return np.asarray(np.einsum("ij,ij->i", a, b) / lengths)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """The logarithms of the probabilities."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    total = np.exp(shifted).sum(axis=-1, keepdims=True, dtype=np.float64)
+    return np.asarray(shifted - np.log(total), np.float32)
+
+
+def kl_divergence(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """KL(reference || found) of log-probabilities: what is lost by taking one for the other."""
+    terms = np.exp(reference) * (reference - found)
+    return np.asarray(np.maximum(terms.sum(axis=-1, dtype=np.float64), 0))
+
+
+def best(logits: np.ndarray, count: int) -> np.ndarray:
+    """The `count` most likely tokens of each row, the best first; the lowest id of equals."""
+    count = min(count, logits.shape[-1])
+    rows = np.arange(len(logits))[:, None]
+    found = np.argpartition(-logits, count - 1, axis=-1)[:, :count]
+    order = np.lexsort((found, -logits[rows, found]), axis=-1)
+    chosen: np.ndarray = found[rows, order]
+    # Of equals at the edge argpartition takes any; the first place must be the lowest id.
+    chosen[:, 0] = logits.argmax(axis=-1)
+    return chosen
+
+
+def shared(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """The share of each row of tokens that the other's row holds too."""
+    pairs = zip(reference.tolist(), found.tolist(), strict=True)
+    return np.array([len(set(a) & set(b)) / len(a) for a, b in pairs])
+
+
+def error_in_ulp(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """The largest error of each row, in bf16 ulp of the row's largest |logit|.
+
+    Of accumulated rounding, small values lose as much as large ones: their own ulp says nothing.
+    """
+    largest = np.abs(reference).max(axis=-1)
+    ulp = np.exp2(np.floor(np.log2(largest)) - _BF16_DIGITS)
+    return np.asarray(np.abs(reference - found).max(axis=-1) / ulp)
