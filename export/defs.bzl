@@ -173,6 +173,8 @@ def torq_decoder(
             bundle = name,
             checkpoint = gguf,
             gates = gates,
+            json = name + ".report.json",
+            page = name + ".report.html",
             sensitivity = name + ".sensitivity" if sensitivity else None,
             steps = report_steps,
             texts = report_texts,

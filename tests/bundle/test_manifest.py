@@ -63,7 +63,9 @@ def test_ports_tensors_and_kinds_are_in_it(content: dict[str, Any]) -> None:
         ("l1.v", "Global"),
     ]
     assert content["counts"]["fusions"] == 15
-    assert {"name", "file_type", "packed_type", "shape", "parts"} == set(content["tensors"][0])
+    assert {"name", "file_type", "packed_type", "shape", "bytes", "parts"} == set(
+        content["tensors"][0]
+    )
     assert content["tools"]["torq"] == "2.3.0"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from export.bundle import manifest
+from tools.report import gates
 
 # Counted by hand: 7 projections a layer and the head.
 FUSIONS = {"gemma3_270m_torq": 127, "smollm2_135m_torq": 211, "smollm2_short_torq": 211}
@@ -52,18 +53,68 @@ def test_every_projection_is_fused_and_became_mixed_quant_matmul(content: dict[s
 
 def test_a_packed_tensor_of_the_file_is_packed_in_the_program(content: dict[str, Any]) -> None:
     floats = {"F32", "F16", "BF16"}
+    packing = content["packing"]
+    chosen = {"", packing["head"], *packing["projections"].values()}
     for tensor in content["tensors"]:
         if tensor["packed_type"] and tensor["file_type"] not in floats:
-            assert tensor["packed_type"] == tensor["file_type"]
+            assert tensor["packed_type"] in {tensor["file_type"], *map(str.upper, chosen)}
+    changed = {t["name"] for t in content["tensors"] if t["packed_type"] in chosen - {""}}
+    assert bool(changed) == (chosen != {""})
 
 
-def test_the_simulated_step_agrees_with_float32(request: pytest.FixtureRequest) -> None:
+def test_a_mean_row_is_left_out_only_of_a_gptq_head_without_a_cap(content: dict[str, Any]) -> None:
+    capped = content["model"]["logit_cap"] is not None
+    centred = content["packing"]["head"] == "Q4_GPTQ" and not capped
+
+    assert (content["head"]["mean"] is not None) == centred
+    assert content["head"]["rows"]["file"] == (
+        "head.bin" if content["model"]["own_head"] else "embedding.bin"
+    )
+
+
+@pytest.fixture(scope="module")
+def report(request: pytest.FixtureRequest) -> dict[str, Any]:
     path = request.config.getoption("--report")
     if path is None:
         pytest.skip("this export has no report: the simulator gives a step 300 s")
-    report = json.loads(path.read_text("utf-8"))
+    value: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return value
 
-    assert report["lowest_k_cosine"] >= 0.999
-    assert report["lowest_v_cosine"] >= 0.999
-    assert report["logits_cosine"] >= 0.999
-    assert report["same_top_1"]
+
+def test_every_gate_was_passed_on_512_positions_and_more(report: dict[str, Any]) -> None:
+    assert {gate["gate"] for gate in report["gates"]} == set(gates.REFERENCES)
+    assert all(gate["passed"] for gate in report["gates"])
+    if report["bundle"]["name"] in FUSIONS:
+        assert sum(text["positions"] for text in report["text"]) >= 512
+        limits = {gate["gate"]: gate["limit"] for gate in report["gates"]}
+        assert limits["head_rescored_top_1"] >= 0.999
+        assert limits["bf16_kv_cosine"] >= 0.9998
+
+
+def test_the_simulated_steps_agree_with_the_bf16_stage(report: dict[str, Any]) -> None:
+    assert len(report["simulated"]) == 2
+    for step in report["simulated"]:
+        assert step["lowest_k_cosine"] >= 0.999
+        assert step["lowest_v_cosine"] >= 0.999
+        assert step["logits_cosine"] >= 0.999
+
+
+def test_the_head_of_the_program_is_the_one_compared(
+    report: dict[str, Any], content: dict[str, Any]
+) -> None:
+    (used,) = [head for head in report["heads"] if head["used"]]
+    (tensor,) = [t for t in content["tensors"] if t["name"] == content_head(content)]
+
+    assert (used["head"], used["bytes"]) == (tensor["packed_type"], tensor["bytes"])
+
+
+def content_head(content: dict[str, Any]) -> str:
+    return "output.weight" if content["model"]["own_head"] else "token_embd.weight"
+
+
+def test_the_page_says_every_gate(request: pytest.FixtureRequest, report: dict[str, Any]) -> None:
+    page = Path(request.config.getoption("--report")).with_suffix(".html").read_text("utf-8")
+
+    for gate in report["gates"]:
+        assert gate["gate"] in page
+    assert "<script" not in page

@@ -20,7 +20,7 @@ from absl import app, flags
 from export.errors import ExportError
 from export.gguf import reader
 from export.gguf.forms import QUANTISE_TYPES
-from export.trace.packing import Packing
+from export.trace.packing import GPTQ, Packing
 from tools.inspect.facts import facts
 from tools.inspect.survey import survey
 from tools.inspect.text import text
@@ -35,7 +35,10 @@ _QUANTISE = flags.DEFINE_enum(
     "quantise", "Q8_0", QUANTISE_TYPES, "The block type of projections without a packed form."
 )
 _HEAD = flags.DEFINE_enum(
-    "head", "", ["", *QUANTISE_TYPES], "The block type of the head; as the projections if empty."
+    "head",
+    "",
+    ["", *QUANTISE_TYPES, GPTQ],
+    "The block type of the head; as the projections if empty.",
 )
 _JSON = flags.DEFINE_bool("json", False, "Print JSON.")
 

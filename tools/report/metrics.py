@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from runtime import rescoring
+
 # Digits of bf16 after the leading one.
 _BF16_DIGITS = 7
 
 
 def cosines(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
     """Cosine similarity of each row; NaN where one is all zero or holds NaN."""
-    a, b = np.asarray(reference, np.float64), np.asarray(found, np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-        return np.asarray(np.einsum("ij,ij->i", a, b) / lengths)
+        lengths = np.sqrt(_products(reference, reference) * _products(found, found))
+        return np.asarray(_products(reference, found) / lengths)
+
+
+def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray(np.multiply(a, b).sum(axis=-1, dtype=np.float64))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -34,13 +39,11 @@ def kl_divergence(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 
 def best(logits: np.ndarray, count: int) -> np.ndarray:
-    """The `count` most likely tokens of each row, the best first; the lowest id of equals."""
-    count = min(count, logits.shape[-1])
-    rows = np.arange(len(logits))[:, None]
-    found = np.argpartition(-logits, count - 1, axis=-1)[:, :count]
-    order = np.lexsort((found, -logits[rows, found]), axis=-1)
-    chosen: np.ndarray = found[rows, order]
-    # Of equals at the edge argpartition takes any; the first place must be the lowest id.
+    """The `count` most likely tokens of each row, the best first; of equals the lower id."""
+    found = np.stack([rescoring.best(row, count) for row in logits])
+    order = np.lexsort((found, -np.take_along_axis(logits, found, axis=-1)), axis=-1)
+    chosen: np.ndarray = np.take_along_axis(found, order, axis=-1)
+    # Of equals at the edge any is chosen; the first place must be the lowest id.
     chosen[:, 0] = logits.argmax(axis=-1)
     return chosen
 

@@ -18,6 +18,17 @@ _SCATTERED = 2000
 _EDGES = np.arange(-10, 2.01, 0.5)
 
 
+class Said:
+    """What one stage says at some positions: logits float32 [positions, vocabulary], their
+    log-probabilities, and the ten best tokens.
+    """
+
+    def __init__(self, logits: np.ndarray) -> None:
+        self.logits = logits
+        self.logs = metrics.log_softmax(logits)
+        self.best = metrics.best(logits, 10)
+
+
 class Pair:
     """Collects a comparison, a chunk of positions after the other."""
 
@@ -26,30 +37,26 @@ class Pair:
         self._numbers: dict[str, list[np.ndarray]] = {}
         self._scatter: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def add(
-        self, reference: np.ndarray, found: np.ndarray, following: Sequence[int | None]
-    ) -> None:
-        """Logits float32 [positions, vocabulary] of both, and the text's next tokens."""
-        logs = metrics.log_softmax(reference), metrics.log_softmax(found)
-        tops = metrics.best(reference, 10), metrics.best(found, 10)
+    def add(self, reference: Said, found: Said, following: Sequence[int | None]) -> None:
+        """What both say at some positions, and the text's next tokens there."""
         known = np.array([-1 if token is None else token for token in following])
         rows = np.arange(len(known))
         numbers = {
-            "cosine": metrics.cosines(reference, found),
-            "kl": metrics.kl_divergence(*logs),
-            "ulp": metrics.error_in_ulp(reference, found),
-            "token": tops[0][:, 0],
-            "found_token": tops[1][:, 0],
-            "top_5": metrics.shared(tops[0][:, :5], tops[1][:, :5]),
-            "top_10": metrics.shared(*tops),
-            "surprise": np.where(known < 0, np.nan, -logs[0][rows, known]),
-            "found_surprise": np.where(known < 0, np.nan, -logs[1][rows, known]),
+            "cosine": metrics.cosines(reference.logits, found.logits),
+            "kl": metrics.kl_divergence(reference.logs, found.logs),
+            "ulp": metrics.error_in_ulp(reference.logits, found.logits),
+            "token": reference.best[:, 0],
+            "found_token": found.best[:, 0],
+            "top_5": metrics.shared(reference.best[:, :5], found.best[:, :5]),
+            "top_10": metrics.shared(reference.best, found.best),
+            "surprise": np.where(known < 0, np.nan, -reference.logs[rows, known]),
+            "found_surprise": np.where(known < 0, np.nan, -found.logs[rows, known]),
         }
         for name, values in numbers.items():
             self._numbers.setdefault(name, []).append(values)
-        spread = np.linspace(0, reference.shape[-1] - 1, 20).astype(int)
-        chosen = np.concatenate([tops[0][0], spread])
-        self._scatter.append((reference[0, chosen], found[0, chosen]))
+        spread = np.linspace(0, reference.logits.shape[-1] - 1, 20).astype(int)
+        chosen = np.concatenate([reference.best[0], spread])
+        self._scatter.append((reference.logits[0, chosen], found.logits[0, chosen]))
 
     def numbers(self, name: str) -> np.ndarray:
         """One number a position, in the order of the chunks."""

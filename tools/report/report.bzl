@@ -1,7 +1,13 @@
 """The report of a bundle, and what its build must reach.
 
     projection_sensitivity(name = "m.sensitivity", checkpoint = "@gemma3_270m//:model.gguf")
-    bundle_report(name = "m.report", bundle = ":m", checkpoint = "@gemma3_270m//:model.gguf")
+    bundle_report(
+        name = "m.report",
+        bundle = ":m",
+        checkpoint = "@gemma3_270m//:model.gguf",
+        json = "m.report.json",
+        page = "m.report.html",
+    )
 """
 
 load("//export:stage_arguments.bzl", "stage_arguments")
@@ -24,8 +30,7 @@ STEPS = [
 
 def _bundle_report_impl(ctx):
     torq = ctx.toolchains["//third_party/torq:toolchain_type"].torq
-    report = ctx.actions.declare_file(ctx.label.name + ".json")
-    page = ctx.actions.declare_file(ctx.label.name + ".html")
+    report, page = ctx.outputs.json, ctx.outputs.page
     sensitivity = [ctx.file.sensitivity] if ctx.file.sensitivity else []
     arguments = stage_arguments(ctx)
     arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
@@ -60,6 +65,8 @@ bundle_report = rule(
         "bundle": attr.label(allow_single_file = True, doc = "The bundle.", mandatory = True),
         "checkpoint": attr.label(allow_single_file = [".gguf"], doc = "The GGUF file.", mandatory = True),
         "gates": attr.string_dict(default = GATES, doc = "What must be reached, by name."),
+        "json": attr.output(doc = "The numbers.", mandatory = True),
+        "page": attr.output(doc = "The page.", mandatory = True),
         "sensitivity": attr.label(allow_single_file = [".json"], doc = "A projection_sensitivity."),
         "steps": attr.string_list(
             default = STEPS,
@@ -104,7 +111,7 @@ projection_sensitivity = rule(
         ),
         "texts": attr.label_list(
             allow_files = [".txt"],
-            default = ["//tools/report:texts"],
+            default = ["//tools/report:texts/%s.txt" % name for name in ("code", "multilingual", "prose")],
             doc = "What is read.",
         ),
         "_sensitivity": attr.label(cfg = "exec", default = "//tools/report:sensitivity", executable = True),

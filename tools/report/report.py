@@ -33,7 +33,7 @@ from runtime.tokenizer import Tokenizer
 from third_party.torq.torq_tools import TorqTools
 from tools.report import gates, heads, metrics, page, simulated, stages
 from tools.report.module_weights import packed_matrices
-from tools.report.pairs import Pair, spread
+from tools.report.pairs import Pair, Said, spread
 from tools.report.stages import Stage
 from tools.texts import Text, read_texts
 
@@ -172,8 +172,9 @@ def _compare(bodies: dict[str, Stage], logits: _Logits, model: _Model) -> list[P
             hidden = bodies["bf16"].hidden(index)[chunk]
             found["device"] = logits.restored(hidden)
             found["rescored"] = logits.rescored(hidden)
+            said = {name: Said(values) for name, values in found.items()}
             for pair in pairs:
-                pair.add(found[pair.reference], found[pair.found], following[chunk])
+                pair.add(said[pair.reference], said[pair.found], following[chunk])
         logging.info("compared %s", text.name)
     return pairs
 
