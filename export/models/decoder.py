@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from export.models.config import DecoderConfig
 from export.models.float32 import island, wide
 from export.models.float32 import matmul as wide_matmul
-from export.models.norms import Array, Stream, add, rms_norm, rms_norm_wide
+from export.models.norms import Array, Stream, add, add_normed, rms_norm, rms_norm_wide
 
 
 class Projection(NamedTuple):
@@ -192,6 +192,17 @@ def _normed(config: DecoderConfig, weights: Weights, name: str, x: jax.Array) ->
         return norm(x, weight, config.rms_epsilon)
 
 
+def _add_attention(
+    config: DecoderConfig, weights: Weights, name: str, stream: Stream, branch: jax.Array
+) -> Stream:
+    """The stream with attention's branch added, normed first where the decoder has that norm."""
+    weight = weights.vectors.get(f"{name}.post_attention_norm.weight")
+    if weight is None:
+        return add(stream, branch)
+    with jax.named_scope("post_attention_norm"):
+        return add_normed(stream, branch, weight, config.rms_epsilon)
+
+
 def heads(
     config: DecoderConfig, weights: Weights, name: str, stream: Stream, rope: RopeRow
 ) -> tuple[jax.Array, Cached]:
@@ -229,7 +240,7 @@ def rest(
     with jax.named_scope("attention"):
         hidden = attend(query, row, past, mask, config.score_cap).reshape(1, 1, -1)
     hidden = _projected(weights, f"{name}.attn_output", hidden)
-    stream = add(stream, _normed(config, weights, f"{name}.post_attention_norm", hidden))
+    stream = _add_attention(config, weights, name, stream, hidden)
     hidden = _normed(config, weights, f"{name}.ffn_norm", stream.high)
     gate = _projected(weights, f"{name}.ffn_gate", hidden)
     up = _projected(weights, f"{name}.ffn_up", hidden)
