@@ -4,9 +4,9 @@ What a rounding costs, measured on Gemma 3 270M over 1,703 positions as the mean
 of the worst layer's V (its K), weights of bf16 in both: 0.99972 (0.99983) with everything in bf16;
 0.99975 (0.99987) with a stream of two parts; 0.99979 (0.99989) with scores in float32 as well;
 0.99983 (0.99991) with the norm of keys; 0.99986 (0.99992) with that of attention's branch, added to
-the stream in one island. With the NPU's bf16 unpacking of the weights the last is 0.99982 (0.99989),
-the one before 0.99979. All norms so would be 0.99989 (0.99994), but the NPU has float32 in its
-RISC-V core alone, by software: a key has 256 values, a branch 640.
+the stream in one island. With the NPU's own bf16 unpacking of weights the last is 0.99982
+(0.99989), the one before 0.99979. All norms so would be 0.99989 (0.99994), but the NPU has float32
+in its RISC-V core alone, by software: a key has 256 values, a branch 640.
 """
 
 from __future__ import annotations
