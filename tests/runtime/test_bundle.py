@@ -70,7 +70,7 @@ def _narrow_cache(content: dict[str, Any]) -> None:
 
 
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "another version": (lambda c: c.update(version=1), r"version 1; this runtime reads .* 3"),
+    "another version": (lambda c: c.update(version=1), r"version 1; this runtime reads .* 4"),
     "another format": (lambda c: c.update(format="zip"), "format 'zip'"),
     "no field": (lambda c: c.pop("context"), "no field context"),
     "a field of text": (lambda c: c.update(context="16"), "context is str, int was expected"),
