@@ -24,25 +24,11 @@ load("//tools/report:report.bzl", "GATES", "STEPS", "bundle_report", "projection
 # What runs a bundle.
 _PROGRAMS = ["call", "chat", "serve"]
 
-# Projections by the one that is given the same.
-_INPUTS = {
-    "attn_k": "attn_q",
-    "attn_output": "attn_output",
-    "attn_q": "attn_q",
-    "attn_v": "attn_q",
-    "ffn_down": "ffn_down",
-    "ffn_gate": "ffn_gate",
-    "ffn_up": "ffn_gate",
-}
-
-def _calibrated_inputs(head, projections):
-    """The inputs whose importance q4_gptq wants to know."""
-    inputs = ["output"] if head.lower() == "q4_gptq" else []
-    for pattern, kind in projections.items():
-        if kind.lower() == "q4_gptq":
-            name = "blk.*." + _INPUTS.get(pattern.split(".")[-1], "*")
-            inputs += [name] if name not in inputs else []
-    return inputs
+def _calibrated(head, projections, sensitivity):
+    """Patterns of the matrices whose inputs must be known."""
+    matrices = ["output"] if head.lower() == "q4_gptq" else []
+    matrices += [pattern for pattern, kind in projections.items() if kind.lower() == "q4_gptq"]
+    return matrices + (["blk.*"] if sensitivity else [])
 
 def torq_decoder(
         name,
@@ -64,8 +50,8 @@ def torq_decoder(
 
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
     `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
-    `:NAME.report` compares the stages on texts, as JSON and as a page. `:NAME.chat`, `:NAME.call` and `:NAME.serve`
-    run it.
+    `:NAME.report` compares the stages on texts, as JSON and as a page. `:NAME.chat`, `:NAME.call`
+    and `:NAME.serve` run it.
 
     Args:
       name: the bundle's name.
@@ -94,12 +80,12 @@ def torq_decoder(
         actual = gguf,
         **kwargs
     )
-    inputs = _calibrated_inputs(head, projections)
-    if inputs:
+    calibrated = _calibrated(head, projections, sensitivity)
+    if calibrated:
         importance_matrix(
             name = name + ".importance",
             checkpoint = gguf,
-            inputs = inputs,
+            matrices = calibrated,
             texts = calibration,
             **kwargs
         )
@@ -108,7 +94,7 @@ def torq_decoder(
         checkpoint = gguf,
         context = context,
         head = head,
-        importance = name + ".importance" if inputs else None,
+        importance = name + ".importance" if calibrated else None,
         projections = projections,
         quantise = quantise,
         requantise = requantise,
@@ -154,17 +140,10 @@ def torq_decoder(
             **kwargs
         )
     if sensitivity:
-        importance_matrix(
-            name = name + ".inputs",
-            checkpoint = gguf,
-            inputs = ["blk.*"],
-            texts = calibration,
-            **kwargs
-        )
         projection_sensitivity(
             name = name + ".sensitivity",
             checkpoint = gguf,
-            importance = name + ".inputs",
+            importance = name + ".importance",
             **kwargs
         )
     if report_steps != None:

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from export.bundle.tokenizer import vocabulary
 from export.errors import ExportError
+from export.gguf.dense import dense
 from export.gguf.reader import GgufFile
+from export.models.config import DecoderConfig
+from export.trace.packing import EMBEDDING
 from runtime.tokenizer import Tokenizer
 
 
@@ -24,6 +29,12 @@ def tokenizer_of(gguf: GgufFile) -> Tokenizer:
     """The checkpoint's tokenizer."""
     words = vocabulary(gguf)
     return Tokenizer.load(words.write(), words.description)
+
+
+def embed(gguf: GgufFile, config: DecoderConfig, texts: Sequence[Text]) -> list[np.ndarray]:
+    """The texts as scaled embeddings, each float32 [positions, hidden_size]."""
+    rows = dense(gguf.tensor(EMBEDDING)) * np.float32(config.embedding_scale)
+    return [rows[list(text.tokens)] for text in texts]
 
 
 def read_texts(tokenizer: Tokenizer, paths: Sequence[Path], positions: int) -> list[Text]:

@@ -7,7 +7,6 @@ bundle --name=NAME --gguf=FILE --checkpoint_info=JSON --description=JSON --torq_
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ def main() -> None:
     folder = Path(_BUNDLE.value)
     folder.mkdir(parents=True, exist_ok=True)
     gguf = reader.read(Path(_GGUF.value))
-    description = _json(_DESCRIPTION.value)
+    description = cli.read_json(Path(_DESCRIPTION.value))
     embedding = write_rows(gguf, EMBEDDING, folder / "embedding.bin")
     head = description["head"]["tensor"]
     # A head that is the embedding has its rows already.
@@ -63,11 +62,12 @@ def main() -> None:
     tokenizer.write_bytes(words.write())
     for program, source in (("torq", _TORQ), ("cpu", _CPU), ("stablehlo", _STABLEHLO)):
         shutil.copyfile(source.value, folder / manifest.PROGRAMS[program])
-    stages = {stage: _json(path) for stage, path in (item.split("=", 1) for item in _COUNTS.value)}
+    counts = (item.split("=", 1) for item in _COUNTS.value)
+    stages = {stage: cli.read_json(Path(path)) for stage, path in counts}
     content = manifest.build(
         name=_NAME.value,
         description=description,
-        checkpoint=_json(_INFO.value) | {"sha256": digest(gguf.path)},
+        checkpoint=cli.read_json(Path(_INFO.value)) | {"sha256": digest(gguf.path)},
         embedding=embedding,
         head_rows=head_rows,
         tokenizer={"file": tokenizer.name, **words.description},
@@ -76,11 +76,6 @@ def main() -> None:
         digests={path.name: digest(path) for path in sorted(folder.iterdir())},
     )
     cli.write_json(folder / manifest.FILE, content)
-
-
-def _json(path: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
-    return value
 
 
 if __name__ == "__main__":

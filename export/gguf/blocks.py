@@ -72,8 +72,8 @@ class PackedMatrix:
 
     def rounded(self) -> PackedMatrix:
         """The same matrix with scale and zero point rounded to bf16, as the NPU holds them."""
-        zero_point = None if self.zero_point is None else _through_bf16(self.zero_point)
-        return replace(self, scale=_through_bf16(self.scale), zero_point=zero_point)
+        zero_point = None if self.zero_point is None else through_bf16(self.zero_point)
+        return replace(self, scale=through_bf16(self.scale), zero_point=zero_point)
 
 
 def pack(tensor: Tensor, requantise: str = "", quantise: str = "Q8_0") -> PackedMatrix:
@@ -162,7 +162,8 @@ def _with_zero_point(
     return q, scale, zero_point
 
 
-def _through_bf16(values: np.ndarray) -> np.ndarray:
+def through_bf16(values: np.ndarray) -> np.ndarray:
+    """float32 values rounded to bf16."""
     return values.astype(ml_dtypes.bfloat16).astype(np.float32)
 
 

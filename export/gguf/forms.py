@@ -15,6 +15,9 @@ from export.gguf.reader import Tensor
 # What gguf can quantise to and a block format here can say.
 QUANTISE_TYPES = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
 
+# What gptq.py quantises to: the form of Q4_1.
+GPTQ = "Q4_GPTQ"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BlockFormat:

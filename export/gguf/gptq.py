@@ -11,17 +11,14 @@ before q is chosen, as the NPU holds them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import ml_dtypes
 import numpy as np
 
 from export.errors import ExportError
-from export.gguf.blocks import PackedMatrix
+from export.gguf.blocks import PackedMatrix, through_bf16
 from export.gguf.dense import dense
+from export.gguf.forms import GPTQ
 from export.gguf.reader import Tensor
 
-NAME = "Q4_GPTQ"
 BLOCK = 32
 _LOW, _HIGH = -8, 7
 
@@ -40,20 +37,6 @@ _CONSTANT = 2.0**-12
 _ROWS = 8192
 
 
-@dataclass(frozen=True, eq=False)
-class Quantised:
-    """q int8 [n, k / 32, 32]; scale, zero_point float32 [n, k / 32], rounded to bf16."""
-
-    q: np.ndarray
-    scale: np.ndarray
-    zero_point: np.ndarray
-
-    def dequantise(self) -> np.ndarray:
-        """float32 [n, k]."""
-        values: np.ndarray = (self.q - self.zero_point[..., None]) * self.scale[..., None]
-        return values.reshape(len(values), -1)
-
-
 def pack(
     tensor: Tensor, moment: np.ndarray, centred: bool = False
 ) -> tuple[PackedMatrix, np.ndarray | None]:
@@ -67,21 +50,17 @@ def pack(
     """
     values = dense(tensor)
     mean = values.mean(axis=0, dtype=np.float64).astype(np.float32) if centred else None
-    found = quantise(values if mean is None else values - mean, moment, tensor.name)
-    packed = PackedMatrix(
-        name=tensor.name,
-        packed_type=NAME,
-        file_type=tensor.type.name,
-        bits=4,
-        q=found.q,
-        scale=found.scale,
-        zero_point=found.zero_point,
-    )
-    return packed, mean
+    rest = values if mean is None else values - mean
+    return quantise(rest, moment, tensor.name, tensor.type.name), mean
 
 
-def quantise(values: np.ndarray, moment: np.ndarray, name: str = "the matrix") -> Quantised:
-    """Quantises float32 [n, k] for inputs of second moment [k, k]; name: what errors call it."""
+def quantise(
+    values: np.ndarray, moment: np.ndarray, name: str = "the matrix", file_type: str = "F32"
+) -> PackedMatrix:
+    """Quantises float32 [n, k] for inputs of second moment [k, k]; scale and zero point are bf16.
+
+    name: what errors call it. file_type: what the values came from.
+    """
     n, k = values.shape
     if moment.shape != (k, k) or not np.isfinite(moment).all():
         raise ExportError(
@@ -89,15 +68,21 @@ def quantise(values: np.ndarray, moment: np.ndarray, name: str = "the matrix") -
             f"{(k, k)} were expected: make it of the same checkpoint"
         )
     upper, importance = _factor(moment)
-    out = Quantised(
-        q=np.empty((n, k // BLOCK, BLOCK), np.int8),
-        scale=np.empty((n, k // BLOCK), np.float32),
-        zero_point=np.empty((n, k // BLOCK), np.float32),
-    )
+    q = np.empty((n, k // BLOCK, BLOCK), np.int8)
+    scale, zero_point = (np.empty((n, k // BLOCK), np.float32) for _ in range(2))
     for start in range(0, n, _ROWS):
         rows = slice(start, start + _ROWS)
-        _quantise_rows(values[rows].astype(np.float32), upper, importance, out, rows)
-    return out
+        out = q[rows], scale[rows], zero_point[rows]
+        _quantise_rows(values[rows].astype(np.float32), upper, importance, *out)
+    return PackedMatrix(
+        name=name,
+        packed_type=GPTQ,
+        file_type=file_type,
+        bits=4,
+        q=q,
+        scale=scale,
+        zero_point=zero_point,
+    )
 
 
 def _factor(moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -113,9 +98,14 @@ def _factor(moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _quantise_rows(
-    left: np.ndarray, upper: np.ndarray, importance: np.ndarray, out: Quantised, rows: slice
+    left: np.ndarray,
+    upper: np.ndarray,
+    importance: np.ndarray,
+    all_q: np.ndarray,
+    scales: np.ndarray,
+    zero_points: np.ndarray,
 ) -> None:
-    """left: what is still to be quantised, changed on the way."""
+    """left: what is still to be quantised, changed on the way; the last three are filled in."""
     for block in range(left.shape[1] // BLOCK):
         start, end = block * BLOCK, (block + 1) * BLOCK
         scale, zero_point = _range(left[:, start:end], importance[start:end])
@@ -126,9 +116,9 @@ def _quantise_rows(
             error = (own - (q - zero_point) * scale) / upper[column, column]
             left[:, column + 1 : end] -= error[:, None] * upper[column, column + 1 : end]
             lost[:, column - start] = error
-            out.q[rows, block, column - start] = q
+            all_q[:, block, column - start] = q
         left[:, end:] -= lost @ upper[start:end, end:]
-        out.scale[rows, block], out.zero_point[rows, block] = scale, zero_point
+        scales[:, block], zero_points[:, block] = scale, zero_point
 
 
 def _range(values: np.ndarray, importance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,9 +160,5 @@ def _fitted(
         fits = (spread > 0) & (slope > 0)
         step = np.where(fits, slope / np.where(fits, spread, 1), step)
         offset = np.where(fits, (of_values - step * of_q) / total, offset)
-    scale = _through_bf16(step)
-    return scale, _through_bf16(-offset / scale)
-
-
-def _through_bf16(values: np.ndarray) -> np.ndarray:
-    return values.astype(ml_dtypes.bfloat16).astype(np.float32)
+    scale = through_bf16(step)
+    return scale, through_bf16(-offset / scale)

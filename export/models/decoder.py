@@ -94,11 +94,12 @@ def project(x: jax.Array, matrix: Matrix) -> jax.Array:
     """Multiplies x [..., k] by a matrix [k, n]: packed, and dequantised here, or dense."""
     if not isinstance(matrix, tuple):
         return x @ matrix
-    parts = [x @ _dequantise(part, x.dtype) for part in matrix]
+    parts = [x @ dequantise(part, x.dtype) for part in matrix]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
-def _dequantise(part: Projection, dtype: jnp.dtype) -> jax.Array:
+def dequantise(part: Projection, dtype: jnp.dtype) -> jax.Array:
+    """A packed matrix as a dense one [k, n], every operation in one dtype."""
     wide = jnp.asarray(part.q, dtype)
     if part.zero_point is not None:
         wide = wide - jnp.asarray(part.zero_point, dtype)
@@ -132,17 +133,11 @@ def soft_cap(x: jax.Array, cap: float | None) -> jax.Array:
     return x if cap is None else cap * jnp.tanh(x / cap)
 
 
-class _Scores(NamedTuple):
-    """What is constant in attention weights: the soft cap of the scores."""
-
-    cap: float | None
-
-
 @island
 def _attention_weights(
-    scores: jax.Array, mask: jax.Array | None, top: jax.Array, constants: _Scores
+    scores: jax.Array, mask: jax.Array | None, top: jax.Array, constants: float | None
 ) -> jax.Array:
-    capped = soft_cap(scores, constants.cap)
+    capped = soft_cap(scores, constants)
     masked = capped if mask is None else capped + wide(mask)
     return jnp.exp(masked - wide(top)).astype(top.dtype)
 
@@ -162,9 +157,8 @@ def attend(
     # Any number near the highest score will do: softmax does not change with what is subtracted.
     highest = (soft_cap(past_scores.astype(dtype), cap) + mask).max(axis=-1, keepdims=True)
     top = jnp.maximum(highest, soft_cap(own_score.astype(dtype), cap))
-    constants = _Scores(cap)
-    weights = _attention_weights(past_scores, mask, top, constants=constants)
-    own_weight = _attention_weights(own_score, None, top, constants=constants)
+    weights = _attention_weights(past_scores, mask, top, constants=cap)
+    own_weight = _attention_weights(own_score, None, top, constants=cap)
     total = weights.sum(axis=-1, keepdims=True) + own_weight
     return (weights @ past.v + own_weight * current.v) / total
 

@@ -47,9 +47,13 @@ def _inverse_rms(square: jax.Array, constants: _Norm) -> tuple[jax.Array, jax.Ar
     return split(inverse, constants.dtype)
 
 
+def _normed(x: jax.Array, factor: tuple[jax.Array, jax.Array], weight: Array) -> jax.Array:
+    return wide(x) * (wide(factor[0]) + wide(factor[1])) * wide(weight)
+
+
 @island
 def _norm(x: jax.Array, factor: tuple[jax.Array, jax.Array], weight: Array) -> jax.Array:
-    return (wide(x) * (wide(factor[0]) + wide(factor[1])) * wide(weight)).astype(x.dtype)
+    return _normed(x, factor, weight).astype(x.dtype)
 
 
 @island
@@ -59,8 +63,7 @@ def _add_normed(
     factor: tuple[jax.Array, jax.Array],
     weight: Array,
 ) -> tuple[jax.Array, jax.Array]:
-    normed = wide(branch) * (wide(factor[0]) + wide(factor[1])) * wide(weight)
-    return split(sum(map(wide, stream), normed), branch.dtype)
+    return split(sum(map(wide, stream), _normed(branch, factor, weight)), branch.dtype)
 
 
 def _factor(x: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
@@ -70,6 +73,7 @@ def _factor(x: jax.Array, epsilon: float) -> tuple[jax.Array, jax.Array]:
 
 def rms_norm(x: jax.Array, weight: Array, epsilon: float) -> jax.Array:
     """Returns x / sqrt(mean(x^2) + epsilon) * weight over the last axis; GGUF stores 1 + w."""
+    # A bf16 sum keeps its accuracy on the NPU, which accumulates wide (tests/torq measures it).
     square = jnp.sum(x * x, axis=-1, keepdims=True)
     return x * jax.lax.rsqrt(square / x.shape[-1] + epsilon) * weight
 

@@ -6,7 +6,6 @@ run_pass --pass=bf16 --input=IN.mlirbc --output=OUT.mlirbc --counts=OUT.json
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def main() -> None:
     """Runs the pass and writes the module and the counts."""
     with passes_ir.module_from(Path(_INPUT.value)) as module:
         if _PASS.value == "fuse":
-            expected = json.loads(Path(_DESCRIPTION.value).read_text("utf-8"))["fusions"]
+            expected = cli.read_json(Path(_DESCRIPTION.value))["fusions"]
             counts = asdict(block_quant_fusion.fuse(module, expected))
         else:
             counts = asdict(bf16.to_bf16(module))

@@ -80,10 +80,7 @@ class Wide:
         tensor = ir.RankedTensorType(value.type)
         with ir.InsertionPoint.after(value.owner.operation), value.owner.operation.location:
             rounded = _converted(value, ir.RankedTensorType.get(tensor.shape, ir.BF16Type.get()))
-        for user in others:
-            for index, operand in enumerate(user.operands):
-                if operand == value:
-                    user.operands[index] = rounded
+        _replace(others, value, rounded)
 
 
 def islands(module: ir.Module) -> dict[str, ir.Operation]:
@@ -103,11 +100,7 @@ def _convert_edges(function: ir.Operation, types: list[ir.Type]) -> None:
             wide = argument.type
             argument.set_type(type_)
             users = [use.owner.operation for use in argument.uses]
-            widened = _converted(argument, wide)
-            for user in users:
-                for index, operand in enumerate(user.operands):
-                    if operand == argument:
-                        user.operands[index] = widened
+            _replace(users, argument, _converted(argument, wide))
     for operation in block.operations:
         if operation.operation.name == "stablehlo.reduce_precision":
             mantissa = ir.IntegerType.get_signless(32)
@@ -121,6 +114,14 @@ def _convert_edges(function: ir.Operation, types: list[ir.Type]) -> None:
             end.operands[index] = _converted(value, narrow)
             results.append(narrow)
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
+
+
+def _replace(users: list[ir.Operation], old: ir.Value, new: ir.Value) -> None:
+    """Gives these operations another value where they read the old one."""
+    for user in users:
+        for index, operand in enumerate(user.operands):
+            if operand == old:
+                user.operands[index] = new
 
 
 def _converted(value: ir.Value, type_: ir.Type) -> ir.Value:

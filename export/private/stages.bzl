@@ -8,10 +8,9 @@
     torq_bundle(name = "m", torq = ":m.vmfb", cpu = ":m.cpu", fused = ":m.fused", checkpoint = …)
 """
 
-load("//export:stage_arguments.bzl", "stage_arguments")
+load("//export:stage_arguments.bzl", "SAME_BYTES", "stage_arguments")
 load("//export/cpu:flags.bzl", "CPU_FLAGS", "CPU_TARGET")
 load("//export/torq:flags.bzl", "TORQ_FLAGS")
-load("//tools/importance:importance.bzl", "SAME_BYTES")
 
 StepInfo = provider(
     "A decode step on its way to the NPU.",

@@ -11,7 +11,7 @@ from gguf.constants import GGMLQuantizationType as Type
 
 from export.errors import ExportError
 from export.gguf import forms
-from export.gguf.forms import FORMATS
+from export.gguf.forms import FORMATS, GPTQ
 from export.gguf.reader import GgufFile, Tensor
 from export.models.config import DecoderConfig
 
@@ -25,8 +25,6 @@ EMBEDDING = "token_embd.weight"
 
 # Read with the hyperparameters.
 ROPE_FACTORS = "rope_freqs.weight"
-
-GPTQ = "Q4_GPTQ"
 
 # Projections that are given what another one is given.
 _SAME_INPUT = {"attn_k": "attn_q", "attn_v": "attn_q", "ffn_up": "ffn_gate"}
@@ -54,12 +52,8 @@ class Packing:
         """The block type that the matrix of that name is brought to; "" for none."""
         if name == HEAD:
             return self.head or self.requantise
-        stem = name.removesuffix(".weight")
-        ends = (stem, stem.rsplit(".", 1)[-1])
-        for pattern, kind in reversed(self.projections):
-            if any(fnmatchcase(end, pattern) for end in ends):
-                return kind
-        return self.requantise
+        kinds = (kind for pattern, kind in reversed(self.projections) if matches(pattern, name))
+        return next(kinds, self.requantise)
 
     def packed_type(self, slot: Slot, tensor: Tensor) -> Type:
         """The form of a matrix in the program; ExportError as `forms.packed_type`."""
@@ -70,9 +64,8 @@ class Packing:
     def check(self, config: DecoderConfig) -> None:
         """Raises ExportError for a pattern that no projection has."""
         names = [slot.name for slot in matrix_slots(config) if slot.name != HEAD]
-        for pattern, kind in self.projections:
-            alone = Packing(projections=((pattern, kind),))
-            if not any(alone.forced(name) for name in names):
+        for pattern, _ in self.projections:
+            if not any(matches(pattern, name) for name in names):
                 raise ExportError(
                     f"projections: {pattern!r} matches none of this model's, such as {names[0]}"
                 )
@@ -132,6 +125,12 @@ def unknown(gguf: GgufFile, names: Sequence[str]) -> ExportError:
     )
 
 
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern such as `attn_q` or `blk.3.ffn_*` is for the matrix of that name."""
+    stem = name.removesuffix(".weight")
+    return any(fnmatchcase(end, pattern) for end in (stem, stem.rsplit(".", 1)[-1]))
+
+
 def input_name(name: str) -> str:
     """What a matrix is multiplied with, by the first matrix of a step that is given it."""
     start, part = name.removesuffix(".weight").rsplit(".", 1) if name != HEAD else ("", "output")
@@ -151,6 +150,11 @@ class Part:
         columns, blocks = self.end - self.start, k // FORMATS[kind].block
         per_block = 4 if FORMATS[kind].zero_point else 2
         return columns * k * self.bits // 8 + columns * blocks * per_block
+
+
+def packed_bytes(shape: tuple[int, ...], kind: Type) -> int:
+    """The size of a matrix (n, k) of a block type in the program."""
+    return sum(part.bytes(shape[1], kind) for part in parts(shape[0], FORMATS[kind].bits))
 
 
 def parts(columns: int, bits: int) -> list[Part]:

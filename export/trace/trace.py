@@ -11,12 +11,12 @@ from absl import flags
 
 from export import cli
 from export.gguf import reader
-from export.gguf.forms import QUANTISE_TYPES
+from export.gguf.forms import GPTQ, QUANTISE_TYPES
 from export.models.read import read_config
 from export.trace import lower
 from export.trace.description import describe
 from export.trace.importance import read_importance
-from export.trace.packing import GPTQ, Packing
+from export.trace.packing import Packing
 from export.trace.weights import packed_weights
 
 _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)

@@ -12,6 +12,7 @@ from export.errors import ExportError
 from export.gguf import blocks, gptq
 from export.gguf.blocks import PackedMatrix
 from export.gguf.dense import dense
+from export.gguf.forms import GPTQ
 from export.gguf.reader import GgufFile, Tensor
 from export.models.config import DecoderConfig
 from export.models.decoder import Matrix, Projection, Weights
@@ -74,8 +75,8 @@ def packed_weights(
     packing.check(config)
     for slot in matrix_slots(config):
         tensor = slot.take(gguf)
-        packing.packed_type(slot, tensor)
-        if packing.forced(slot.name) == plan.GPTQ:
+        if packing.forced(slot.name) == GPTQ:
+            packing.packed_type(slot, tensor)
             # A cap is no linear function: what it makes of a number taken off is not one number.
             centred = slot.name == plan.HEAD and config.logit_cap is None
             matrix, mean = gptq.pack(tensor, _moment(slot.name, importance or {}), centred)
@@ -117,7 +118,7 @@ def _moment(name: str, importance: Mapping[str, np.ndarray]) -> np.ndarray:
     key = plan.input_name(name)
     if key not in importance:
         raise ExportError(
-            f"{name} is to be {plan.GPTQ}, but the importance matrix has no {key}; it has "
+            f"{name} is to be {GPTQ}, but the importance matrix has no {key}; it has "
             f"{', '.join(importance) or 'nothing'}: make it with that input"
         )
     return importance[key]

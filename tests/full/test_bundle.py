@@ -91,12 +91,16 @@ def test_every_gate_was_passed_on_512_positions_and_more(report: dict[str, Any])
         assert limits["bf16_kv_cosine"] >= 0.9998
 
 
-def test_the_simulated_steps_agree_with_the_bf16_stage(report: dict[str, Any]) -> None:
+def test_the_simulated_steps_agree_with_the_bf16_stage(
+    report: dict[str, Any], content: dict[str, Any]
+) -> None:
     assert len(report["simulated"]) == 2
     for step in report["simulated"]:
         assert step["lowest_k_cosine"] >= 0.999
         assert step["lowest_v_cosine"] >= 0.999
         assert step["logits_cosine"] >= 0.999
+        # Two bf16 logits of a 4-bit head are equal more often; the host tells them apart.
+        assert step["same_top_1"] or content["packing"]["head"] == "Q4_GPTQ"
 
 
 def test_the_head_of_the_program_is_the_one_compared(

@@ -64,6 +64,7 @@ def test_without_correlation_q_is_the_nearest_to_its_value(
     values = problem[0]
     found = gptq.quantise(values, np.eye(K))
 
+    assert found.zero_point is not None
     blocks = values.reshape(N, -1, 32)
     nearest = np.rint(blocks / found.scale[..., None] + found.zero_point[..., None])
     np.testing.assert_array_equal(found.q, np.clip(nearest, -8, 7))
@@ -74,6 +75,7 @@ def test_scale_and_zero_point_are_bf16_and_scales_positive(
 ) -> None:
     found = gptq.quantise(problem[0], problem[2])
 
+    assert found.zero_point is not None
     for numbers in (found.scale, found.zero_point):
         np.testing.assert_array_equal(numbers, numbers.astype(ml_dtypes.bfloat16))
     assert (found.scale > 0).all()
@@ -87,6 +89,7 @@ def test_a_block_of_one_value_is_that_value_to_bf16(value: float) -> None:
 
     expected = np.float32(ml_dtypes.bfloat16(value))
     np.testing.assert_allclose(found.dequantise(), expected, rtol=1e-6)
+    assert found.zero_point is not None
     assert np.abs(found.zero_point).max() == 0
 
 

@@ -3,21 +3,14 @@
     importance_matrix(name = "m.importance", checkpoint = "@gemma3_270m//:model.gguf")
 """
 
-load("//export:stage_arguments.bzl", "stage_arguments")
-
-# One thread and one set of instructions: sums in another order would be other bytes.
-SAME_BYTES = {
-    "OPENBLAS_CORETYPE": "Haswell",
-    "OPENBLAS_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2 --xla_cpu_multi_thread_eigen=false",
-}
+load("//export:stage_arguments.bzl", "SAME_BYTES", "stage_arguments")
 
 def _importance_matrix_impl(ctx):
     matrix = ctx.actions.declare_file(ctx.label.name + ".npz")
     arguments = stage_arguments(ctx)
     arguments.add(ctx.file.checkpoint, format = "--gguf=%s")
     arguments.add_all(ctx.files.texts, format_each = "--text=%s")
-    arguments.add_all(ctx.attr.inputs, format_each = "--input=%s")
+    arguments.add_all(ctx.attr.matrices, format_each = "--matrix=%s")
     arguments.add(matrix, format = "--output=%s")
     ctx.actions.run(
         arguments = [arguments],
@@ -34,9 +27,9 @@ importance_matrix = rule(
     implementation = _importance_matrix_impl,
     attrs = {
         "checkpoint": attr.label(allow_single_file = [".gguf"], doc = "The GGUF file.", mandatory = True),
-        "inputs": attr.string_list(
+        "matrices": attr.string_list(
             default = ["output"],
-            doc = "Patterns of inputs: `output` (the head's), `blk.*.attn_q`, `blk.3.*`.",
+            doc = "Patterns of matrices: `output` (the head), `attn_q`, `blk.3.ffn_*`.",
         ),
         "texts": attr.label_list(
             allow_files = [".txt"],

@@ -1,6 +1,6 @@
 """Measures what a checkpoint's matrices are given on a text: the importance matrix.
 
-importance --gguf=FILE --text=FILE … --input=PATTERN … --output=OUT.npz
+importance --gguf=FILE --text=FILE … --matrix=PATTERN … --output=OUT.npz
 
 The second moment E[x x^T] of each input over all positions, in float32 arithmetic on the file's own
 weights. What llama.cpp calls an importance matrix is its diagonal.
@@ -9,7 +9,6 @@ weights. What llama.cpp calls an importance matrix is its diagonal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +17,18 @@ from absl import flags
 from export import cli
 from export.errors import ExportError
 from export.gguf import reader
-from export.gguf.dense import dense
 from export.models import sequence
 from export.models.config import DecoderConfig
 from export.models.decoder import Weights
 from export.models.read import read_config
 from export.trace.importance import write_importance
-from export.trace.packing import EMBEDDING, input_name, matrix_slots
+from export.trace.packing import input_name, matches, matrix_slots
 from export.trace.weights import dense_weights
-from tools.texts import read_texts, tokenizer_of
+from tools.texts import embed, read_texts, tokenizer_of
 
 _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
 _TEXT = flags.DEFINE_multi_string("text", [], "A file of text.")
-_INPUT = flags.DEFINE_multi_string("input", ["output"], "Which inputs: `output`, `blk.*.attn_q`, …")
+_MATRIX = flags.DEFINE_multi_string("matrix", ["output"], "Whose inputs: `output`, `attn_q`, …")
 _OUTPUT = flags.DEFINE_string("output", None, "Where the matrix goes.", required=True)
 _POSITIONS = flags.DEFINE_integer("positions", 1024, "Where a text is cut.")
 
@@ -54,14 +52,14 @@ def main() -> None:
     """Measures and writes."""
     gguf = reader.read(Path(_GGUF.value))
     config = read_config(gguf)
-    names = list(dict.fromkeys(input_name(slot.name) for slot in matrix_slots(config)))
-    wanted = [name for name in names if any(fnmatchcase(name, p) for p in _INPUT.value)]
-    if not wanted:
-        raise ExportError(f"no input matches {_INPUT.value}; the model has {', '.join(names)}")
+    names = [slot.name for slot in matrix_slots(config)]
+    chosen = [name for name in names if any(matches(p, name) for p in _MATRIX.value)]
+    if not chosen:
+        raise ExportError(f"no matrix matches {_MATRIX.value}; the model has {', '.join(names)}")
+    wanted = list(dict.fromkeys(map(input_name, chosen)))
     texts = read_texts(tokenizer_of(gguf), [Path(p) for p in _TEXT.value], _POSITIONS.value)
-    embedding = dense(gguf.tensor(EMBEDDING)) * np.float32(config.embedding_scale)
-    weights = dense_weights(gguf, config)
-    found = moments(config, weights, [embedding[list(t.tokens)] for t in texts], wanted)
+    embedded = embed(gguf, config, texts)
+    found = moments(config, dense_weights(gguf, config), embedded, wanted)
     write_importance(Path(_OUTPUT.value), found)
 
 

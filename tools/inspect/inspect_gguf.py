@@ -19,8 +19,8 @@ from absl import app, flags
 
 from export.errors import ExportError
 from export.gguf import reader
-from export.gguf.forms import QUANTISE_TYPES
-from export.trace.packing import GPTQ, Packing
+from export.gguf.forms import GPTQ, QUANTISE_TYPES
+from export.trace.packing import Packing
 from tools.inspect.facts import facts
 from tools.inspect.survey import survey
 from tools.inspect.text import text

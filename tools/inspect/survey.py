@@ -45,8 +45,7 @@ class PlannedMatrix:
     @property
     def bytes(self) -> int:
         """Its size in the program."""
-        k = self.tensor.shape[-1]
-        return sum(part.bytes(k, self.kind) for part in self.parts if self.kind)
+        return plan.packed_bytes(self.tensor.shape, self.kind) if self.kind else 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ import ml_dtypes
 import numpy as np
 
 from third_party.torq.torq_tools import Output, TorqTools
+from tools.report import metrics
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
     """Cosine similarity of two arrays as vectors; NaN where either holds NaN or is all 0."""
-    x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-    with np.errstate(invalid="ignore"):
-        return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
+    x, y = (values.astype(np.float64).reshape(1, -1) for values in (a, b))
+    return float(metrics.cosines(x, y)[0])
 
 
 def compare(outputs: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -33,7 +33,6 @@ def compare(outputs: dict[str, np.ndarray], reference: dict[str, np.ndarray]) ->
         "of_top_10": len(best[0] & best[1]),
         "lowest_k_cosine": _lowest(rows, "kRow"),
         "lowest_v_cosine": _lowest(rows, "vRow"),
-        "row_cosines": rows,
     }
 
 

@@ -11,7 +11,7 @@ from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
 
 from tools.report import metrics
-from tools.report.pairs import spread
+from tools.report.pairs import Said, high_spread, spread
 from tools.report.stages import HeadFunction, exact_head
 
 Json = dict[str, Any]
@@ -22,9 +22,7 @@ CANDIDATES = (1, 4, 8, 16, 32, 64, 128)
 _CHUNK = 64
 
 
-def quantised_heads(
-    matrix: np.ndarray, cap: float | None
-) -> Mapping[str, tuple[int, HeadFunction]]:
+def quantised_heads(matrix: np.ndarray, cap: float | None) -> dict[str, tuple[int, HeadFunction]]:
     """Heads of GGUF's own quantisers by type: the bytes of each, and its logits.
 
     matrix: float32 [k, vocabulary].
@@ -38,36 +36,48 @@ def quantised_heads(
     return out
 
 
-def compare_head(
-    name: str, size: int, head: HeadFunction, exact: HeadFunction, hidden: np.ndarray, used: bool
-) -> Json:
-    """One head beside the exact one, on hidden states [positions, hidden_size]."""
-    numbers: dict[str, list[np.ndarray]] = {}
+def compare_heads(
+    heads: Mapping[str, tuple[int, HeadFunction]],
+    exact: HeadFunction,
+    hidden: np.ndarray,
+    used: str,
+) -> list[Json]:
+    """Heads by name, with their bytes, beside the exact one on hidden states.
+
+    hidden: [positions, hidden_size]. used: the name of the program's own.
+    """
+    numbers: dict[str, dict[str, list[np.ndarray]]] = {name: {} for name in heads}
     for start in range(0, len(hidden), _CHUNK):
         states = hidden[start : start + _CHUNK]
-        wanted, found = exact(states), head(states)
-        tops = metrics.best(wanted, 10), metrics.best(found, max(CANDIDATES))
-        logs = metrics.log_softmax(wanted), metrics.log_softmax(found)
-        values = {
-            "cosine": metrics.cosines(wanted, found),
-            "kl": metrics.kl_divergence(*logs),
-            "top_10": metrics.shared(tops[0], tops[1][:, :10]),
-        }
-        for count in CANDIDATES:
-            chosen = tops[1][:, :count]
-            values[f"held_{count}"] = (chosen == tops[0][:, :1]).any(axis=-1)
-            values[f"ten_{count}"] = metrics.shared(tops[0], chosen)
-        for key, value in values.items():
-            numbers.setdefault(key, []).append(value)
-    of = {key: np.concatenate(value) for key, value in numbers.items()}
+        wanted = Said(exact(states))
+        for name, (_, head) in heads.items():
+            for key, value in _compared(wanted, Said(head(states), max(CANDIDATES))).items():
+                numbers[name].setdefault(key, []).append(value)
+    return [
+        {"head": name, "bytes": size, "used": name == used, "positions": len(hidden)}
+        | _summary({key: np.concatenate(value) for key, value in numbers[name].items()})
+        for name, (size, _) in heads.items()
+    ]
+
+
+def _compared(wanted: Said, found: Said) -> dict[str, np.ndarray]:
+    """One number a position by what it says."""
+    values = {
+        "cosine": metrics.cosines(wanted.logits, found.logits),
+        "kl": metrics.kl_divergence(wanted.logs, found.logs),
+        "top_10": metrics.shared(wanted.best, found.best[:, :10]),
+    }
+    for count in CANDIDATES:
+        chosen = found.best[:, :count]
+        values[f"held_{count}"] = (chosen == wanted.best[:, :1]).any(axis=-1)
+        values[f"ten_{count}"] = metrics.shared(wanted.best, chosen)
+    return values
+
+
+def _summary(of: Mapping[str, np.ndarray]) -> Json:
     return {
-        "head": name,
-        "bytes": size,
-        "used": used,
-        "positions": len(hidden),
         "logits_cosine": spread(of["cosine"]),
-        "kl": {"mean": float(of["kl"].mean()), "max": float(of["kl"].max())}
-        | {f"p{p}": float(np.percentile(of["kl"], p)) for p in (50, 90, 99)},
+        "kl": high_spread(of["kl"]),
         "top_1": float(of["held_1"].mean()),
         "top_10": float(of["top_10"].mean()),
         "rescored": [

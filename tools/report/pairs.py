@@ -20,13 +20,13 @@ _EDGES = np.arange(-10, 2.01, 0.5)
 
 class Said:
     """What one stage says at some positions: logits float32 [positions, vocabulary], their
-    log-probabilities, and the ten best tokens.
+    log-probabilities, and the best tokens.
     """
 
-    def __init__(self, logits: np.ndarray) -> None:
+    def __init__(self, logits: np.ndarray, count: int = 10) -> None:
         self.logits = logits
         self.logs = metrics.log_softmax(logits)
-        self.best = metrics.best(logits, 10)
+        self.best = metrics.best(logits, count)
 
 
 class Pair:
@@ -76,7 +76,7 @@ class Pair:
             "found": self.found,
             "positions": len(kl),
             "logits_cosine": spread(self.numbers("cosine")),
-            "kl": {"mean": float(kl.mean()), "max": float(kl.max())} | _percentiles(kl, 50, 90, 99),
+            "kl": high_spread(kl),
             "kl_histogram": {"log10_edges": _EDGES.tolist(), "counts": counts.tolist()},
             "top_1": float(self.same.mean()),
             "top_5": float(self.numbers("top_5").mean()),
@@ -133,6 +133,13 @@ def spread(values: np.ndarray) -> Json:
     """Mean, least and low percentiles of numbers, one a position; NaN where one is NaN."""
     return {"mean": float(values.mean()), "min": float(values.min())} | _percentiles(
         values, 1, 5, 50
+    )
+
+
+def high_spread(values: np.ndarray) -> Json:
+    """Mean, largest and high percentiles of numbers, one a position; NaN where one is NaN."""
+    return {"mean": float(values.mean()), "max": float(values.max())} | _percentiles(
+        values, 50, 90, 99
     )
 
 

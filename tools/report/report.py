@@ -22,11 +22,10 @@ from absl import flags, logging
 from export import cli
 from export.files import whole_file
 from export.gguf import reader
-from export.gguf.dense import dense
 from export.models.config import DecoderConfig
 from export.models.decoder import Weights
 from export.models.read import read_config
-from export.trace.packing import EMBEDDING, HEAD, Packing, matrix_slots
+from export.trace.packing import HEAD, Packing, matrix_slots
 from export.trace.weights import dense_weights, packed_weights
 from runtime.bundle import Bundle
 from runtime.tokenizer import Tokenizer
@@ -35,7 +34,7 @@ from tools.report import gates, heads, metrics, page, simulated, stages
 from tools.report.module_weights import packed_matrices
 from tools.report.pairs import Pair, Said, spread
 from tools.report.stages import Stage
-from tools.texts import Text, read_texts
+from tools.texts import Text, embed, read_texts
 
 _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
 _BUNDLE = flags.DEFINE_string("bundle", None, "The bundle.", required=True)
@@ -108,9 +107,7 @@ def _open() -> _Model:
     bundle = Bundle.open(Path(_BUNDLE.value))
     positions = min(_POSITIONS.value, config.context_length)
     texts = read_texts(bundle.tokenizer, [Path(path) for path in _TEXT.value], positions)
-    rows = dense(gguf.tensor(EMBEDDING)) * np.float32(config.embedding_scale)
-    embedded = tuple(rows[list(text.tokens)] for text in texts)
-    return _Model(config, gguf, bundle, tuple(texts), embedded)
+    return _Model(config, gguf, bundle, tuple(texts), tuple(embed(gguf, config, texts)))
 
 
 def _bodies(model: _Model, file: Weights, matrices: Any) -> dict[str, Stage]:
@@ -144,16 +141,21 @@ class _Logits:
         head = {HEAD: matrices[HEAD]}
         self.exact = stages.exact_head(np.asarray(file.matrices[HEAD]), cap)
         self.device = stages.device_head(stages.dequantised(head, stages.BF16)[HEAD], cap)
-        self.runtime = model.bundle.head
-        self.candidates = self.runtime.candidates
+        self._runtime = model.bundle.head
 
     def restored(self, hidden: np.ndarray) -> np.ndarray:
         """The device's logits with what the export took off."""
-        return stages.rescored(self.runtime, self.device(hidden), hidden, 0)
+        return self._by_runtime(self.device(hidden), hidden, 0)
 
-    def rescored(self, hidden: np.ndarray) -> np.ndarray:
-        """The device's logits as the runtime uses them."""
-        return stages.rescored(self.runtime, self.device(hidden), hidden, self.candidates)
+    def on_device(self, hidden: np.ndarray) -> dict[str, np.ndarray]:
+        """The device's logits with what the export took off, and as the runtime uses them."""
+        raw = self.device(hidden)
+        counts = {"device": 0, "rescored": self._runtime.candidates}
+        return {name: self._by_runtime(raw, hidden, count) for name, count in counts.items()}
+
+    def _by_runtime(self, raw: np.ndarray, hidden: np.ndarray, candidates: int) -> np.ndarray:
+        rows = zip(raw, hidden, strict=True)
+        return np.stack([self._runtime.rescore(row, state, candidates) for row, state in rows])
 
 
 def _compare(bodies: dict[str, Stage], logits: _Logits, model: _Model) -> list[Pair]:
@@ -170,8 +172,7 @@ def _compare(bodies: dict[str, Stage], logits: _Logits, model: _Model) -> list[P
             chunk = slice(start, start + _CHUNK)
             found = {n: head(bodies[n].hidden(index)[chunk]) for n, head in named.items()}
             hidden = bodies["bf16"].hidden(index)[chunk]
-            found["device"] = logits.restored(hidden)
-            found["rescored"] = logits.rescored(hidden)
+            found |= logits.on_device(hidden)
             said = {name: Said(values) for name, values in found.items()}
             for pair in pairs:
                 pair.add(said[pair.reference], said[pair.found], following[chunk])
@@ -183,17 +184,10 @@ def _heads(model: _Model, logits: _Logits, file: Weights, states: np.ndarray) ->
     """The program's head and those of GGUF's quantisers, on the same hidden states."""
     records = {record["name"]: record for record in model.bundle.manifest.get("tensors", list)}
     used = records[model.config.head]["packed_type"]
-    size = records[model.config.head]["bytes"]
-    found = [
-        heads.compare_head(used, size, logits.restored, logits.exact, states, used=True),
-    ]
+    own = {used: (records[model.config.head]["bytes"], logits.restored)}
     others = heads.quantised_heads(np.asarray(file.matrices[HEAD]), model.config.logit_cap)
-    for name, (other_size, head) in others.items():
-        if name != used:
-            found.append(
-                heads.compare_head(name, other_size, head, logits.exact, states, used=False)
-            )
-    return found
+    # The program's own comes first, in the place of one of its type.
+    return heads.compare_heads(own | others | own, logits.exact, states, used)
 
 
 def _simulate(

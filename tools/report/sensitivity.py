@@ -20,19 +20,17 @@ from absl import flags, logging
 
 from export import cli
 from export.gguf import gptq, reader
-from export.gguf.dense import dense
-from export.gguf.forms import FORMATS
+from export.gguf.forms import GPTQ
 from export.models import sequence
 from export.models.config import DecoderConfig
 from export.models.decoder import Weights
 from export.models.read import read_config
 from export.trace.importance import read_importance
-from export.trace.packing import EMBEDDING, GPTQ, HEAD, Packing, Slot, input_name, matrix_slots
-from export.trace.packing import parts as packed_parts
+from export.trace.packing import HEAD, Packing, Slot, input_name, matrix_slots, packed_bytes
 from export.trace.weights import dense_weights
 from tools.report import metrics
-from tools.report.stages import exact_head
-from tools.texts import read_texts, tokenizer_of
+from tools.report.stages import body, exact_head
+from tools.texts import embed, read_texts, tokenizer_of
 
 _GGUF = flags.DEFINE_string("gguf", None, "The checkpoint.", required=True)
 _IMPORTANCE = flags.DEFINE_string("importance", None, "Of every projection's input.", required=True)
@@ -54,8 +52,7 @@ class _Probe:
     ) -> None:
         self._config, self._texts = config, texts
         self._head = exact_head(np.asarray(weights.matrices[HEAD]), config.logit_cap)
-        body = {name: value for name, value in weights.matrices.items() if name != HEAD}
-        self.weights = jax.tree.map(jnp.asarray, Weights(body, weights.vectors))
+        self.weights = jax.tree.map(jnp.asarray, body(weights))
         self._reference = self._logs(self.weights)
 
     def _logs(self, weights: Weights) -> np.ndarray:
@@ -73,9 +70,7 @@ class _Probe:
 
 
 def _bytes(slot: Slot, gguf: reader.GgufFile, packing: Packing) -> int:
-    kind = packing.packed_type(slot, slot.take(gguf))
-    columns, k = slot.shape
-    return sum(part.bytes(k, kind) for part in packed_parts(columns, FORMATS[kind].bits))
+    return packed_bytes(slot.shape, packing.packed_type(slot, slot.take(gguf)))
 
 
 def table(
@@ -111,9 +106,7 @@ def main() -> None:
     gguf = reader.read(Path(_GGUF.value))
     config = read_config(gguf)
     texts = read_texts(tokenizer_of(gguf), [Path(p) for p in _TEXT.value], _POSITIONS.value)
-    rows = dense(gguf.tensor(EMBEDDING)) * np.float32(config.embedding_scale)
-    embedded = [rows[list(text.tokens)] for text in texts]
-    probe = _Probe(config, dense_weights(gguf, config), embedded)
+    probe = _Probe(config, dense_weights(gguf, config), embed(gguf, config, texts))
     moments = read_importance(Path(_IMPORTANCE.value))
     cli.write_json(Path(_OUTPUT.value), {"projections": table(gguf, config, moments, probe)})
 

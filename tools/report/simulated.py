@@ -85,9 +85,8 @@ def compared(
     text: str, place: Place, found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]
 ) -> Json:
     """One simulated step beside the bf16 stage."""
-    values = compare(found, wanted)
-    del values["row_cosines"]
-    return {"text": text, "position": place.position, "reference": "bf16", **values}
+    at = {"text": text, "position": place.position, "reference": "bf16"}
+    return at | compare(found, wanted)
 
 
 def sound(results: Sequence[dict[str, np.ndarray]]) -> bool:

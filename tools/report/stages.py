@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from export.models import sequence
+from export.models import decoder, sequence
 from export.models.config import DecoderConfig
 from export.models.decoder import Projection, Weights
 from export.models.sequence import SequenceResult
 from export.trace.packing import HEAD
-from runtime.rescoring import Head
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -43,12 +42,13 @@ def run_stage(
     name: str, config: DecoderConfig, weights: Weights, texts: Sequence[np.ndarray], dtype: np.dtype
 ) -> Stage:
     """Runs every text, as scaled embeddings float32 [positions, hidden_size], in one dtype."""
-    cast = jax.tree.map(lambda value: jnp.asarray(value, dtype), _body(weights))
+    cast = jax.tree.map(lambda value: jnp.asarray(value, dtype), body(weights))
     results = tuple(sequence.run(config, cast, text.astype(dtype)) for text in texts)
     return Stage(name, cast, results)
 
 
-def _body(weights: Weights) -> Weights:
+def body(weights: Weights) -> Weights:
+    """The weights without the head."""
     matrices = {name: value for name, value in weights.matrices.items() if name != HEAD}
     return Weights(matrices, weights.vectors)
 
@@ -58,17 +58,9 @@ def dequantised(
 ) -> dict[str, np.ndarray]:
     """Packed matrices as dense ones [k, n], every operation rounded to a dtype as the NPU's are."""
     return {
-        name: np.concatenate([_dense(part, dtype) for part in parts], axis=-1)
+        name: np.concatenate([decoder.dequantise(part, dtype) for part in parts], axis=-1)
         for name, parts in matrices.items()
     }
-
-
-def _dense(part: Projection, dtype: np.dtype) -> np.ndarray:
-    wide: np.ndarray = np.asarray(part.q).astype(dtype)
-    if part.zero_point is not None:
-        wide = wide - np.asarray(part.zero_point).astype(dtype)
-    wide = wide * np.asarray(part.scale).astype(dtype)
-    return wide.reshape(-1, wide.shape[-1])
 
 
 def exact_head(matrix: np.ndarray, cap: float | None) -> HeadFunction:
@@ -96,9 +88,3 @@ def device_head(matrix: np.ndarray, cap: float | None) -> HeadFunction:
         return found.astype(np.float32)
 
     return logits
-
-
-def rescored(head: Head, raw: np.ndarray, hidden: np.ndarray, candidates: int) -> np.ndarray:
-    """What the runtime makes of a device's logits, position by position."""
-    rows = zip(raw, hidden, strict=True)
-    return np.stack([head.rescore(logits, state, candidates, None) for logits, state in rows])
