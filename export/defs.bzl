@@ -66,8 +66,8 @@ def torq_decoder(
       calibration: text files for q4_gptq; `:NAME.importance` is what they say of the checkpoint.
       gguf: a GGUF file in place of the checkpoint's.
       checkpoint_info: with gguf: JSON of the file's "name" and "licence".
-      report_steps: TEXT:POSITION, steps that the report runs in the simulator, which gives a step
-        300 s; empty for none, None for no report.
+      report_steps: TEXT:POSITION, steps that the report runs in the simulator; empty for none,
+        None for no report.
       report_texts: text files that the report's stages read.
       gates: what the report must reach (tools/report/gates.py), or its build fails.
       sensitivity: whether the report measures what 4 bits would cost each projection.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from export.models.config import DecoderConfig
 from export.models.float32 import island, wide
 from export.models.float32 import matmul as wide_matmul
-from export.models.norms import Array, Stream, add, add_normed, rms_norm, rms_norm_wide
+from export.models.norms import Array, Stream, add, add_normed, rms_norm
 
 
 class Projection(NamedTuple):
@@ -134,12 +134,12 @@ def soft_cap(x: jax.Array, cap: float | None) -> jax.Array:
 
 
 @island
-def _attention_weights(
+def _below_top(
     scores: jax.Array, mask: jax.Array | None, top: jax.Array, constants: float | None
 ) -> jax.Array:
     capped = soft_cap(scores, constants)
     masked = capped if mask is None else capped + wide(mask)
-    return jnp.exp(masked - wide(top)).astype(top.dtype)
+    return (masked - wide(top)).astype(top.dtype)
 
 
 def attend(
@@ -157,8 +157,8 @@ def attend(
     # Any number near the highest score will do: softmax does not change with what is subtracted.
     highest = (soft_cap(past_scores.astype(dtype), cap) + mask).max(axis=-1, keepdims=True)
     top = jnp.maximum(highest, soft_cap(own_score.astype(dtype), cap))
-    weights = _attention_weights(past_scores, mask, top, constants=cap)
-    own_weight = _attention_weights(own_score, None, top, constants=cap)
+    weights = jnp.exp(_below_top(past_scores, mask, top, constants=cap))
+    own_weight = jnp.exp(_below_top(own_score, None, top, constants=cap))
     total = weights.sum(axis=-1, keepdims=True) + own_weight
     return (weights @ past.v + own_weight * current.v) / total
 
@@ -171,19 +171,13 @@ def _projected(weights: Weights, name: str, x: jax.Array) -> jax.Array:
         return result if bias is None else result + bias
 
 
-# Norms that are float32 until their result: see norms.py.
-_WIDE_NORMS = ("attn_k_norm",)
-
-
 def _normed(config: DecoderConfig, weights: Weights, name: str, x: jax.Array) -> jax.Array:
     """A norm by the name of its tensor; x itself where the decoder has no such norm."""
     weight = weights.vectors.get(f"{name}.weight")
     if weight is None:
         return x
-    kind = name.rsplit(".", 1)[1]
-    with jax.named_scope(kind):
-        norm = rms_norm_wide if kind in _WIDE_NORMS else rms_norm
-        return norm(x, weight, config.rms_epsilon)
+    with jax.named_scope(name.rsplit(".", 1)[1]):
+        return rms_norm(x, weight, config.rms_epsilon)
 
 
 def _add_attention(

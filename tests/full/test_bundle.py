@@ -76,7 +76,7 @@ def test_a_mean_row_is_left_out_only_of_a_gptq_head_without_a_cap(content: dict[
 def report(request: pytest.FixtureRequest) -> dict[str, Any]:
     path = request.config.getoption("--report")
     if path is None:
-        pytest.skip("this export has no report: the simulator gives a step 300 s")
+        pytest.skip("this export has no report")
     value: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return value
 

@@ -109,9 +109,9 @@ def without_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_one_added_to_norms(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("rms_norm", "rms_norm_wide"):
-        norm = getattr(norms, name)
-        monkeypatch.setattr(decoder, name, lambda x, w, epsilon, norm=norm: norm(x, w + 1, epsilon))
+    monkeypatch.setattr(
+        decoder, "rms_norm", lambda x, w, epsilon: norms.rms_norm(x, w + 1, epsilon)
+    )
 
 
 def with_interleaved_rope(monkeypatch: pytest.MonkeyPatch) -> None:

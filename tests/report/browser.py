@@ -12,10 +12,14 @@ from typing import Any
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 _FOLDERS = "/usr/bin:/usr/local/bin"
 CHROMIUM = shutil.which("chromium", path=_FOLDERS)
 DRIVER = shutil.which("chromedriver", path=_FOLDERS)
+
+# Seconds until a page is given up.
+_LOADED = 60
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,10 @@ class Browser:
         self.command("Emulation.setDeviceMetricsOverride", size)
         self.media("screen", scheme)
         self.driver.get(page.as_uri())
+        # get() itself has been seen to return before a busy machine had parsed the page.
+        WebDriverWait(self.driver, _LOADED).until(
+            lambda driver: driver.execute_script("return document.readyState") == "complete"
+        )
 
     def media(self, media: str, scheme: str) -> None:
         """Shows the page on a screen or as it is printed."""

@@ -5,4 +5,5 @@ TARGET = [
     "--iree-input-type=stablehlo-torq",
     "--torq-disable-host",
     "--mlir-disable-threading",
+    "--torq-enable-general-exp",
 ]

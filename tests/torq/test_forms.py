@@ -11,10 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from iree.compiler import ir
 
+from export.attributes import FLOAT32
 from export.errors import ExportError
 from export.models import decoder, norms
-from export.passes import bf16
+from export.models.float32 import ISLAND
+from export.passes import bf16, islands
 from export.passes import ir as passes_ir
 from export.torq import kernels
 from export.torq.compiler import compile_module
@@ -104,13 +107,17 @@ def test_dequantise_and_dot_general_is_never_raised(
 
 
 def lowered(function: Callable[..., jax.Array], arguments: list[np.ndarray], folder: Path) -> Path:
-    """A JAX function as a bf16 module."""
+    """A JAX function as a bf16 module, its islands marked and lowered as a step's are."""
     shapes = [jax.ShapeDtypeStruct(value.shape, jnp.float32) for value in arguments]
     text = folder / "traced.mlir"
     text.write_text(jax.jit(function).lower(*shapes).as_text())
     module = folder / "bf16.mlirbc"
     with passes_ir.module_from(text) as traced:
+        for name, called in passes_ir.functions(traced).items():
+            if name.startswith(ISLAND):
+                called.attributes[FLOAT32] = ir.UnitAttr.get()
         bf16.to_bf16(traced)
+        islands.lower_islands(traced)
         passes_ir.write_bytecode(traced, module)
     return module
 
@@ -152,6 +159,50 @@ def test_rms_norm_of_one_outlier_among_small_values_keeps_its_accuracy(tmp_path:
     result, expected = simulated(lambda x: norms.rms_norm(x, jnp.ones(640), 1e-6), [x], tmp_path)
 
     np.testing.assert_allclose(result.astype(np.float32), expected, rtol=0.02)
+
+
+def test_a_norm_is_rounded_once_on_the_device_too(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x, weight = (random.standard_normal(shape).astype(BF16) for shape in ((4, 256), (256,)))
+    wide = x.astype(np.float64)
+    expected = wide / np.sqrt((wide * wide).mean(axis=-1, keepdims=True) + 1e-6)
+    expected *= weight.astype(np.float64)
+
+    result, _ = simulated(lambda x, weight: norms.rms_norm(x, weight, 1e-6), [x, weight], tmp_path)
+
+    # Half a unit of bf16, and what float32 adds to it.
+    assert (np.abs(result - expected) <= np.abs(expected) * 2.0**-8 * 1.004).all()
+
+
+def test_a_stream_of_two_parts_keeps_sixteen_bits_on_the_device(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    high, branch, weight = (random.standard_normal((3, 640)) * [[30], [1], [1]]).astype(BF16)
+    low = (high.astype(np.float64) * random.uniform(-(2.0**-9), 2.0**-9, 640)).astype(BF16)
+    wide = branch.astype(np.float64)
+    normed = wide / np.sqrt((wide * wide).mean() + 1e-6) * weight.astype(np.float64)
+    expected = high.astype(np.float64) + low.astype(np.float64) + normed
+
+    def add(high: jax.Array, low: jax.Array, branch: jax.Array, weight: jax.Array) -> jax.Array:
+        stream = norms.Stream(high[None, None], low[None, None])
+        added = norms.add_normed(stream, branch[None, None], weight, 1e-6)
+        assert added.low is not None
+        return jnp.stack([added.high, added.low])
+
+    result, _ = simulated(add, [high, low, branch, weight], tmp_path)
+
+    error = np.abs(result.astype(np.float64).sum(axis=0)[0, 0] - expected)
+    assert (error <= np.abs(expected) * 2.0**-16 + 2.0**-20).all()
+
+
+def test_exp_of_what_lies_below_the_top_is_near_enough(tmp_path: Path) -> None:
+    x = np.concatenate([-np.geomspace(1e-4, 80, 1023), [-1e9]]).astype(BF16).reshape(4, 256)
+
+    result, _ = simulated(jnp.exp, [x], tmp_path)
+
+    # A unit of bf16 down to e^-5; weights that are smaller still are off by up to 4 in 100.
+    np.testing.assert_allclose(
+        result.astype(np.float64), np.exp(x.astype(np.float64)), rtol=2.0**-7, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(("kv_heads", "group", "head_dim"), [(1, 4, 256), (2, 2, 32), (3, 3, 64)])

@@ -28,6 +28,10 @@ for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/source
 done
 """
 
+def is_debian(repository_ctx):
+    """Whether this machine is a Debian, whose apt can fetch from Debian's other suites."""
+    return "\nID=debian" in "\n" + repository_ctx.read("/etc/os-release")
+
 def fetch_debian_packages(repository_ctx, suite, packages, folder):
     """Unpacks packages of a Debian suite into a folder of the repository.
 
@@ -42,8 +46,7 @@ def fetch_debian_packages(repository_ctx, suite, packages, folder):
       sources, or apt cannot fetch from them, with apt's own words.
     """
     root = str(repository_ctx.path("apt"))
-    os_release = repository_ctx.read("/etc/os-release")
-    if "\nID=debian" not in "\n" + os_release:
+    if not is_debian(repository_ctx):
         fail("packages of Debian %s are needed (%s), and this machine is no Debian; use Debian 12 or newer, or a system with glibc 2.39 or newer" % (
             suite,
             ", ".join(packages),

@@ -6,7 +6,7 @@ launcher that starts it through that release's dynamic loader, relative to the l
 folder. Nothing is patched and no absolute path gets in, so the files are the same on every host.
 """
 
-load("//third_party/debian:sysroot.bzl", "fetch_debian_packages")
+load("//third_party/debian:sysroot.bzl", "fetch_debian_packages", "is_debian")
 load("//third_party/pypi:wheels.bzl", "fetch_wheels")
 
 VERSION = "2.3.0"
@@ -52,14 +52,23 @@ _SYSROOT_FILES = {
     "libstdc++.so.6": "usr/lib/x86_64-linux-gnu",
 }
 
+# The simulator gives a dispatch 300 s by the clock (TorqHw::wait), and a real model's takes two
+# minutes on an idle machine and more than 300 s beside other work. With a clock a hundred times
+# slower its results do not depend on that. Where this host is no Debian it keeps its own clock.
+_SLOWED = "torq-run-module"
+_SLOW_CLOCK = "libfaketime.so.1"
+_SLOW_CLOCK_PACKAGE = "libfaketime"
+_SLOW_CLOCK_FOLDER = "usr/lib/x86_64-linux-gnu/faketime"
+
 # A program starts others (torq-compile starts iree-lld) from the folder of its executable, which
 # is the loader's: so loader, launchers and programs share one folder.
 _LAUNCHER = """#!/bin/sh
 here=$(dirname "$0")
-{start} "$here/{program}.bin" "$@"
+exec env {environment}{loader}"$here/{program}.bin" "$@"
 """
-_ON_SYSROOT = 'exec "$here/ld-linux-x86-64.so.2" --library-path "$here"'
-_ON_HOST = 'LD_LIBRARY_PATH="$here" exec'
+_LOADER = '"$here/ld-linux-x86-64.so.2" --library-path "$here" '
+_ON_HOST = 'LD_LIBRARY_PATH="$here" '
+_SLOW = "FAKETIME='+0 x0.01' FAKETIME_DISABLE_SHM=1 "
 
 _BUILD = """load("@{workspace}//third_party/torq:toolchain.bzl", "torq_toolchain")
 
@@ -92,6 +101,22 @@ def _glibc(repository_ctx):
         fail("getconf GNU_LIBC_VERSION says %r; the Torq tools need Linux with glibc" % (result.stdout + result.stderr))
     return tuple([int(number) for number in words[1].split(".")[:2]])
 
+def _launcher(program, on_sysroot, slow_clock):
+    """The text of a program's launcher."""
+    environment, loader = "", ""
+    slow = slow_clock and program == _SLOWED
+    if slow:
+        environment = _SLOW
+    if on_sysroot:
+        loader = _LOADER
+        if slow:
+            loader += '--preload "$here/%s" ' % _SLOW_CLOCK
+    else:
+        environment += _ON_HOST
+        if slow:
+            environment += 'LD_PRELOAD="$here/%s" ' % _SLOW_CLOCK
+    return _LAUNCHER.format(environment = environment, loader = loader, program = program)
+
 def _take(repository_ctx, source, target):
     repository_ctx.file(target, "")
     result = repository_ctx.execute(["cp", "--dereference", str(repository_ctx.path(source)), str(repository_ctx.path(target))])
@@ -110,16 +135,22 @@ def _torq_tools_impl(repository_ctx):
             fail("unzip %s: %s" % (wheel, result.stderr))
     repository_ctx.file("bin/.keep", "")
     files = {name: "unpacked/" + folder for name, folder in _LIBRARIES.items()}
-    start, packages = _ON_HOST, []
-    if _glibc(repository_ctx) < _NEEDED_GLIBC:
-        packages = fetch_debian_packages(repository_ctx, _SYSROOT_SUITE, _SYSROOT_PACKAGES, "sysroot")
+    packages = []
+    on_sysroot = _glibc(repository_ctx) < _NEEDED_GLIBC
+    if on_sysroot:
+        packages = _SYSROOT_PACKAGES
         files.update({name: "sysroot/" + folder for name, folder in _SYSROOT_FILES.items()})
-        start = _ON_SYSROOT
+    slow_clock = is_debian(repository_ctx)
+    if slow_clock:
+        packages = packages + [_SLOW_CLOCK_PACKAGE]
+        files[_SLOW_CLOCK] = "sysroot/" + _SLOW_CLOCK_FOLDER
+    if packages:
+        packages = fetch_debian_packages(repository_ctx, _SYSROOT_SUITE, packages, "sysroot")
     for name, folder in files.items():
         _take(repository_ctx, folder + "/" + name, "bin/" + name)
     for name, folder in _PROGRAMS.items():
         _take(repository_ctx, "unpacked/%s/%s" % (folder, name), "bin/%s.bin" % name)
-        repository_ctx.file("bin/" + name, _LAUNCHER.format(program = name, start = start))
+        repository_ctx.file("bin/" + name, _launcher(name, on_sysroot, slow_clock))
     repository_ctx.file("python/torq/__init__.py", "")
     for name in _RUNTIME_MODULES:
         _take(repository_ctx, "unpacked/torq/runtime/%s.py" % name, "python/torq/runtime/%s.py" % name)

@@ -33,9 +33,12 @@ _STACK = "--stack=8388608"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8"}
 
 # What the simulator says when a dispatch takes longer than TorqSimulator::waitTimeout, which is
-# 300,000,000 us in 2.3.0; a whole model's takes two minutes on two idle cores (measured).
+# 300,000,000 us in 2.3.0, of a clock that tools_repository.bzl slows where it can.
 _GAVE_UP = "torq failed to wait"
-_ON_GIVING_UP = "the simulator gives a step 300 s: run it again when the machine is less busy"
+_ON_GIVING_UP = (
+    "the simulator gives a step 300 s where its clock is not slowed (Debian has the library for "
+    "that): run it again when the machine is less busy"
+)
 
 # Above the programs and their launchers, below the libraries.
 _COPIED_BYTES = 1 << 20

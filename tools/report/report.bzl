@@ -70,7 +70,7 @@ bundle_report = rule(
         "sensitivity": attr.label(allow_single_file = [".json"], doc = "A projection_sensitivity."),
         "steps": attr.string_list(
             default = STEPS,
-            doc = "TEXT:POSITION: what the simulator runs, which gives a step 300 s.",
+            doc = "TEXT:POSITION: what the simulator runs.",
         ),
         "texts": attr.label_list(
             allow_files = [".txt"],

@@ -74,10 +74,7 @@ def step_rows(bundle: Bundle, result: SequenceResult, position: int) -> dict[str
 def simulate(
     folder: Path, values: Sequence[dict[str, np.ndarray]], tools: TorqTools, timeout: float
 ) -> list[dict[str, np.ndarray]]:
-    """The results of steps by port, in the order of their arguments.
-
-    One after the other: a step has 300 s, and other actions of a build run beside it.
-    """
+    """The results of steps by port, in the order of their arguments."""
     return [simulated_step(folder, given, tools, timeout) for given in values]
 
 
