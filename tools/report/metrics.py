@@ -15,10 +15,17 @@ _BF16_DIGITS = 7
 
 
 def cosines(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Cosine similarity of each row; NaN where one is all zero or holds NaN."""
+    """Cosine similarity of each row, of any float dtypes; NaN where one is all zero or holds NaN."""
+    reference, found = _at_least_float32(reference), _at_least_float32(found)
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.sqrt(_products(reference, reference) * _products(found, found))
         return np.asarray(_products(reference, found) / lengths)
+
+
+def _at_least_float32(values: np.ndarray) -> np.ndarray:
+    """bf16 values would be multiplied in bf16."""
+    values = np.asarray(values)
+    return values.astype(np.result_type(values.dtype, np.float32), copy=False)
 
 
 def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
