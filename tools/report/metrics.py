@@ -15,7 +15,7 @@ _BF16_DIGITS = 7
 
 
 def cosines(reference: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Cosine similarity of each row, of any float dtypes; NaN where one is all zero or holds NaN."""
+    """Cosine similarity of each row, of any float dtypes; NaN where one is zero or holds NaN."""
     reference, found = _at_least_float32(reference), _at_least_float32(found)
     with np.errstate(invalid="ignore", divide="ignore"):
         lengths = np.sqrt(_products(reference, reference) * _products(found, found))
