@@ -51,7 +51,7 @@ def torq_decoder(
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
     `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
     `:NAME.report` compares the stages on texts, as JSON and as a page. `:NAME.chat`, `:NAME.call`
-    and `:NAME.serve` run it.
+    and `:NAME.serve` run it; `:NAME.profile` says where a step's time goes on the NPU.
 
     Args:
       name: the bundle's name.
@@ -139,6 +139,25 @@ def torq_decoder(
             deps = ["//runtime:" + program],
             **kwargs
         )
+    for group in ("description", "timeline"):
+        native.filegroup(
+            name = "%s.%s" % (name, group),
+            srcs = [name + ".vmfb"],
+            output_group = group,
+            **kwargs
+        )
+    native.py_binary(
+        name = name + ".profile",
+        srcs = ["//tools/profile:profile_step.py"],
+        args = [
+            "--description=$(rootpath %s.description)" % name,
+            "--timeline=$(rootpath %s.timeline)" % name,
+        ],
+        data = [name + ".description", name + ".timeline"],
+        main = "//tools/profile:profile_step.py",
+        deps = ["//tools/profile"],
+        **kwargs
+    )
     if sensitivity:
         projection_sensitivity(
             name = name + ".sensitivity",

@@ -22,9 +22,12 @@ StepInfo = provider(
     },
 )
 
-def _output_groups(info):
-    files = [info.description] + info.counts.values()
-    return OutputGroupInfo(counts = depset(files))
+def _output_groups(info, timeline = []):
+    return OutputGroupInfo(
+        counts = depset([info.description] + info.counts.values()),
+        description = depset([info.description]),
+        timeline = depset(timeline),
+    )
 
 def _artifact(ctx, file):
     return DefaultInfo(files = depset([file]), runfiles = ctx.runfiles([file]))
@@ -164,11 +167,7 @@ def _torq_program_impl(ctx):
         module = None,
         program = program,
     )
-    return [
-        _artifact(ctx, program),
-        info,
-        OutputGroupInfo(counts = _output_groups(info).counts, timeline = depset([timeline])),
-    ]
+    return [_artifact(ctx, program), info, _output_groups(info, [timeline])]
 
 torq_program = rule(
     implementation = _torq_program_impl,

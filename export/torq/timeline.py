@@ -8,16 +8,32 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from export.errors import ExportError
 
 _COLUMNS = ["taskId", "elapsed_time(us)", "timestamp(us)", "event", "location", "bytes"]
 
 
-def summarise(path: Path) -> dict[str, Any]:
-    """End of the last task, busy units by kind of task, and bytes moved, as JSON values.
+class Task(NamedTuple):
+    """One row of a timeline.
+
+    event: what does it, such as "DMA In", "Slice 0" or "CSS", the RISC-V core.
+    start, units: in the compiler's units. location: of the operation in the module, as MLIR.
+    size: bytes moved.
+    """
+
+    event: str
+    start: int
+    units: int
+    location: str
+    size: int
+
+
+def tasks(path: Path) -> Iterator[Task]:
+    """The rows of a timeline, in the file's order.
 
     Raises ExportError where the file has other columns than torq-compile 2.3.0 writes.
     """
@@ -25,15 +41,24 @@ def summarise(path: Path) -> dict[str, Any]:
         rows = csv.reader(file, skipinitialspace=True)
         if (header := next(rows, [])) != _COLUMNS:
             raise ExportError(f"{path}: columns {header}; {_COLUMNS} were expected")
-        end, units, moved, tasks = 0, Counter[str](), Counter[str](), 0
-        for _, elapsed, start, event, _, size in rows:
-            end = max(end, int(start) + int(elapsed))
-            units[event] += int(elapsed)
-            moved[event] += int(size or 0)
-            tasks += 1
+        for _, units, start, event, location, size in rows:
+            yield Task(event, int(start), int(units), location, int(size or 0))
+
+
+def summarise(path: Path) -> dict[str, Any]:
+    """End of the last task, busy units by kind of task, and bytes moved, as JSON values.
+
+    Raises ExportError as `tasks` does.
+    """
+    end, units, moved, count = 0, Counter[str](), Counter[str](), 0
+    for task in tasks(path):
+        end = max(end, task.start + task.units)
+        units[task.event] += task.units
+        moved[task.event] += task.size
+        count += 1
     return {
         "end": end,
-        "tasks": tasks,
+        "tasks": count,
         "busy": dict(units),
         "bytes": {event: size for event, size in moved.items() if size},
     }
