@@ -7,16 +7,17 @@ and additive masks come in as ports, so that one compiled program serves a whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from export.models.broadcast import across, along
 from export.models.config import DecoderConfig
-from export.models.float32 import island, wide
+from export.models.float32 import Array, island, wide
 from export.models.float32 import matmul as wide_matmul
-from export.models.norms import Array, Stream, add, add_normed, rms_norm
+from export.models.norms import Stream, add, add_normed, branch_norm, head_norm, rms_norm
 
 
 class Projection(NamedTuple):
@@ -110,9 +111,8 @@ def dequantise(part: Projection, dtype: jnp.dtype) -> jax.Array:
 def rotate(x: jax.Array, rope: RopeRow) -> jax.Array:
     """RoPE on x [heads, head_dim], the halves paired (NEOX order)."""
     low, high = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate(
-        [low * rope.cos - high * rope.sin, high * rope.cos + low * rope.sin], axis=-1
-    )
+    cos, sin = across(rope.cos, low.shape), across(rope.sin, low.shape)
+    return jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
 
 
 def gelu_tanh(x: jax.Array) -> jax.Array:
@@ -142,6 +142,18 @@ def _below_top(
     return (masked - wide(top)).astype(top.dtype)
 
 
+def _own_below_top(query: jax.Array, key: jax.Array, top: jax.Array) -> jax.Array:
+    """The token's own score less top, [kv_heads, group, 1], the difference float32 in a matmul."""
+    minus = jnp.full((*key.shape[:-2], 1, 1), -1, key.dtype)
+    extended = jnp.concatenate([query, top], axis=-1), jnp.concatenate([key, minus], axis=-2)
+    return wide_matmul(*extended).astype(top.dtype)
+
+
+def _inverse(x: jax.Array) -> jax.Array:
+    """1 / x of positive values: the NPU has an inverse root, and no division."""
+    return jax.lax.rsqrt(x * x)
+
+
 def attend(
     query: jax.Array, current: Cached, past: Cached, mask: jax.Array, cap: float | None = None
 ) -> jax.Array:
@@ -149,18 +161,27 @@ def attend(
 
     The past and the current row are never concatenated: that would copy the whole cache.
 
-    query: [kv_heads, group, head_dim], already scaled. Returns [kv_heads, group, head_dim].
+    query: [kv_heads, group, head_dim], already scaled. Returns [1, 1, heads * head_dim].
     cap: a soft cap of the scores.
     """
-    dtype = query.dtype
+    dtype, shape = query.dtype, query.shape
     past_scores, own_score = wide_matmul(query, past.k), wide_matmul(query, current.k)
     # Any number near the highest score will do: softmax does not change with what is subtracted.
-    highest = (soft_cap(past_scores.astype(dtype), cap) + mask).max(axis=-1, keepdims=True)
+    hidden = across(mask, past_scores.shape)
+    highest = (soft_cap(past_scores.astype(dtype), cap) + hidden).max(axis=-1, keepdims=True)
     top = jnp.maximum(highest, soft_cap(own_score.astype(dtype), cap))
     weights = jnp.exp(_below_top(past_scores, mask, top, constants=cap))
-    own_weight = jnp.exp(_below_top(own_score, None, top, constants=cap))
+    if cap is None:
+        own_weight = jnp.exp(_own_below_top(query, current.k, top))
+    else:
+        own_weight = jnp.exp(_below_top(own_score, None, top, constants=cap))
     total = weights.sum(axis=-1, keepdims=True) + own_weight
-    return (weights @ past.v + own_weight * current.v) / total
+    value = jax.lax.broadcast_in_dim(current.v[:, 0], shape, (0, 2))
+    # Summed in float32: torq-compile takes a bf16 product of one KV head, with what is added to
+    # it, for a layer and its bias, and either fails or makes wrong values of it.
+    past_value = wide_matmul(weights, past.v).astype(dtype)
+    summed = past_value + along(own_weight, shape) * value
+    return (summed * along(_inverse(total), shape)).reshape(1, 1, -1)
 
 
 def _projected(weights: Weights, name: str, x: jax.Array) -> jax.Array:
@@ -171,23 +192,34 @@ def _projected(weights: Weights, name: str, x: jax.Array) -> jax.Array:
         return result if bias is None else result + bias
 
 
-def _normed(config: DecoderConfig, weights: Weights, name: str, x: jax.Array) -> jax.Array:
+# A norm's function: of values, weight and epsilon.
+_Norm = Callable[[jax.Array, Array, float], jax.Array]
+
+
+def _normed(
+    config: DecoderConfig, weights: Weights, name: str, x: jax.Array, norm: _Norm = rms_norm
+) -> jax.Array:
     """A norm by the name of its tensor; x itself where the decoder has no such norm."""
     weight = weights.vectors.get(f"{name}.weight")
     if weight is None:
         return x
     with jax.named_scope(name.rsplit(".", 1)[1]):
-        return rms_norm(x, weight, config.rms_epsilon)
+        return norm(x, weight, config.rms_epsilon)
 
 
-def _add_attention(
+def _branch_norm(config: DecoderConfig, after: str) -> _Norm:
+    """The norm at a branch's beginning, by the name of the one at its end if it has that."""
+    return branch_norm if after in config.norms else rms_norm
+
+
+def _added(
     config: DecoderConfig, weights: Weights, name: str, stream: Stream, branch: jax.Array
 ) -> Stream:
-    """The stream with attention's branch added, normed first where the decoder has that norm."""
-    weight = weights.vectors.get(f"{name}.post_attention_norm.weight")
+    """The stream with a branch added, normed first where the decoder has a norm of that name."""
+    weight = weights.vectors.get(f"{name}.weight")
     if weight is None:
         return add(stream, branch)
-    with jax.named_scope("post_attention_norm"):
+    with jax.named_scope(name.rsplit(".", 1)[1]):
         return add_normed(stream, branch, weight, config.rms_epsilon)
 
 
@@ -200,13 +232,14 @@ def heads(
 
     Returns scaled queries [kv_heads, group, head_dim], and the current token's K and V.
     """
-    x = _normed(config, weights, f"{name}.attn_norm", stream.high)
+    norm = _branch_norm(config, "post_attention_norm")
+    x = _normed(config, weights, f"{name}.attn_norm", stream.high, norm)
     size = config.head_dim
     query = _projected(weights, f"{name}.attn_q", x).reshape(-1, size)
     key = _projected(weights, f"{name}.attn_k", x).reshape(-1, size)
     value = _projected(weights, f"{name}.attn_v", x).reshape(-1, 1, size)
-    query = _normed(config, weights, f"{name}.attn_q_norm", query)
-    key = _normed(config, weights, f"{name}.attn_k_norm", key)
+    query = _normed(config, weights, f"{name}.attn_q_norm", query, head_norm)
+    key = _normed(config, weights, f"{name}.attn_k_norm", key, head_norm)
     with jax.named_scope("rope"):
         query, key = rotate(query, rope), rotate(key, rope)
     if "attn_q_norm" not in config.norms:
@@ -226,16 +259,17 @@ def rest(
 ) -> Stream:
     """The second half of a block: attention and feed-forward; returns the residual stream."""
     with jax.named_scope("attention"):
-        hidden = attend(query, row, past, mask, config.score_cap).reshape(1, 1, -1)
+        hidden = attend(query, row, past, mask, config.score_cap)
     hidden = _projected(weights, f"{name}.attn_output", hidden)
-    stream = _add_attention(config, weights, name, stream, hidden)
-    hidden = _normed(config, weights, f"{name}.ffn_norm", stream.high)
+    stream = _added(config, weights, f"{name}.post_attention_norm", stream, hidden)
+    norm = _branch_norm(config, "post_ffw_norm")
+    hidden = _normed(config, weights, f"{name}.ffn_norm", stream.high, norm)
     gate = _projected(weights, f"{name}.ffn_gate", hidden)
     up = _projected(weights, f"{name}.ffn_up", hidden)
     with jax.named_scope(config.gate):
         hidden = _GATES[config.gate](gate) * up
     hidden = _projected(weights, f"{name}.ffn_down", hidden)
-    return add(stream, _normed(config, weights, f"{name}.post_ffw_norm", hidden))
+    return _added(config, weights, f"{name}.post_ffw_norm", stream, hidden)
 
 
 def output_norm(config: DecoderConfig, weights: Weights, stream: Stream) -> jax.Array:

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+Array = jax.Array | np.ndarray
 _Taken = ParamSpec("_Taken")
 _Given = TypeVar("_Given")
 
@@ -39,7 +40,7 @@ def island(function: Callable[_Taken, _Given]) -> Callable[_Taken, _Given]:
     return jax.jit(function, static_argnames=tuple(static))
 
 
-def wide(x: jax.Array | np.ndarray) -> jax.Array:
+def wide(x: Array) -> jax.Array:
     """The values as float32."""
     return jnp.asarray(x, jnp.float32)
 
@@ -56,7 +57,7 @@ def matmul(x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)
 
 
-def square_sum(x: jax.Array) -> jax.Array:
-    """float32 [..., 1]: the sum of squares over the last axis of [..., n]."""
-    rows = x.reshape(-1, 1, x.shape[-1])
-    return matmul(rows, rows.swapaxes(1, 2)).reshape(*x.shape[:-1], 1)
+def inner(x: jax.Array, y: jax.Array) -> jax.Array:
+    """float32 [..., 1]: the sum of the products over the last axis of two [..., n]."""
+    size = x.shape[-1]
+    return matmul(x.reshape(-1, 1, size), y.reshape(-1, size, 1)).reshape(*x.shape[:-1], 1)

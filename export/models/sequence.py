@@ -17,7 +17,8 @@ import numpy as np
 from export.models import decoder
 from export.models.config import DecoderConfig
 from export.models.decoder import Cached, LayerKind, Matrix, RopeRow, Weights
-from export.models.norms import Array, Stream
+from export.models.float32 import Array
+from export.models.norms import Stream
 
 # What a masked row's score is lowered by: as runtime/positions.py has it.
 _MASKED = -1e9

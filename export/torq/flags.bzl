@@ -19,7 +19,7 @@ _SCHEDULE = [
     "--torq-prefetch-algorithm=stream-schedule",
     "--torq-dma-in-mtu=10",
     "--torq-dma-out-mtu=10",
-    "--torq-prefetch-matmul-tile-budget-percent=50",
+    "--torq-prefetch-matmul-tile-budget-percent=60",
 ]
 
 # exp of bf16 by two tables of the NPU; without this it is software on the RISC-V core, where a

@@ -28,14 +28,19 @@ _NAME = re.compile(r'"([^"]*)"')
 Tiles = dict[str, Counter[str]]
 
 
+def location_name(location: str) -> str | None:
+    """The innermost name in a location as MLIR prints it; None without one, as in loc(unknown)."""
+    found = _NAME.search(location)
+    return found[1] if found else None
+
+
 def tiles_by_location(dump: str) -> Tiles:
     """The number of tiles of each kernel, by location; kernels as in "torq_hl.matmul"."""
     tiles: Tiles = {}
     for line in dump.splitlines():
         if match := _DESCRIPTOR.search(line):
             kernel, location = match.groups()
-            name = _NAME.search(location)
-            tiles.setdefault(name[1] if name else location, Counter())[kernel] += 1
+            tiles.setdefault(location_name(location) or location, Counter())[kernel] += 1
     return tiles
 
 

@@ -16,7 +16,7 @@ from export.gguf.forms import GPTQ
 from export.gguf.reader import GgufFile, Tensor
 from export.models.config import DecoderConfig
 from export.models.decoder import Matrix, Projection, Weights
-from export.models.norms import Array
+from export.models.float32 import Array
 from export.trace import packing as plan
 from export.trace.packing import Packing, matrix_slots, vector_slots
 

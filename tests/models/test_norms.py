@@ -47,5 +47,5 @@ def test_a_norm_rounds_once() -> None:
 
     found = np.asarray(norms.rms_norm(x, weight, 1e-6), np.float64)
 
-    # Half a unit of bf16, and what float32 adds to it.
-    assert (np.abs(found - expected) <= np.abs(expected) * 2.0**-8 * 1.004).all()
+    # Half a unit of bf16, and a root known to twice its digits.
+    assert (np.abs(found - expected) <= np.abs(expected) * 2.0**-8 * 1.02).all()

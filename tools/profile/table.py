@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from export.torq import kernels
 from export.torq.timeline import Task
 
-_NAME = re.compile(r'"(?:jit\(\w+\)/)?([^"]*)"')
+_FUNCTION = re.compile(r"^jit\(\w+\)/")
 _LAYER = re.compile(r"^blk\.\d+\b")
 _READ = "DMA In"
 
@@ -67,10 +68,10 @@ class Profile:
 
 def operation_of(location: str) -> str:
     """An operation by its location: `blk.*/ffn_down`, the same for all layers."""
-    found = _NAME.search(location)
-    if not found:
+    name = kernels.location_name(location)
+    if name is None:
         return "(no location)"
-    return "/".join(_LAYER.sub("blk.*", found[1]).split("/")[:2])
+    return "/".join(_LAYER.sub("blk.*", _FUNCTION.sub("", name)).split("/")[:2])
 
 
 def profile(tasks: Iterable[Task], packed: int) -> Profile:
