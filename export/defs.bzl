@@ -22,7 +22,7 @@ load("//tools/importance:importance.bzl", "importance_matrix")
 load("//tools/report:report.bzl", "GATES", "STEPS", "bundle_report", "projection_sensitivity")
 
 # What runs a bundle.
-_PROGRAMS = ["call", "chat", "serve"]
+_PROGRAMS = ["bench_host", "call", "chat", "serve"]
 
 def _calibrated(head, projections, sensitivity):
     """Patterns of the matrices whose inputs must be known."""
@@ -51,7 +51,8 @@ def torq_decoder(
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
     `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
     `:NAME.report` compares the stages on texts, as JSON and as a page. `:NAME.chat`, `:NAME.call`
-    and `:NAME.serve` run it; `:NAME.profile` says where a step's time goes on the NPU.
+    and `:NAME.serve` run it; `:NAME.profile` says where a step's time goes on the NPU, and
+    `:NAME.bench_host` what a step costs the host.
 
     Args:
       name: the bundle's name.
