@@ -51,8 +51,9 @@ def torq_decoder(
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
     `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
     `:NAME.report` compares the stages on texts, as JSON and as a page. `:NAME.chat`, `:NAME.call`
-    and `:NAME.serve` run it; `:NAME.profile` says where a step's time goes on the NPU, and
-    `:NAME.bench_host` what a step costs the host.
+    and `:NAME.serve` run it; `:NAME.profile` says where a step's time goes on the NPU, 
+    `:NAME.bench_host` what a step costs the host, and `:NAME.bench_cpu` how it does beside
+    llama.cpp on this CPU.
 
     Args:
       name: the bundle's name.
@@ -157,6 +158,18 @@ def torq_decoder(
         data = [name + ".description", name + ".timeline"],
         main = "//tools/profile:profile_step.py",
         deps = ["//tools/profile"],
+        **kwargs
+    )
+    native.py_binary(
+        name = name + ".bench_cpu",
+        srcs = ["//tools/bench_cpu:bench_cpu.py"],
+        args = [
+            "--bundle=$(rootpath %s)" % name,
+            "--gguf=$(rootpath %s)" % gguf,
+        ],
+        data = [gguf, name],
+        main = "//tools/bench_cpu:bench_cpu.py",
+        deps = ["//tools/bench_cpu"],
         **kwargs
     )
     if sensitivity:

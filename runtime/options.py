@@ -80,13 +80,17 @@ def path(text: str) -> Path:
     return Path(os.environ.get(_WORKING_DIRECTORY, ".")) / Path(text).expanduser()
 
 
+def brought(text: str) -> Path:
+    """A path as a person means it, or where there is nothing, what a target brings with it."""
+    meant, own = path(text), Path(text)
+    return own if own.exists() and not meant.exists() else meant
+
+
 def open_bundle() -> Bundle:
     """The bundle of --bundle: from where the person is, or what a target brings with it."""
     if not _BUNDLE.value:
         raise RunError("--bundle is missing: the folder that a torq_decoder target makes")
-    folder = path(_BUNDLE.value)
-    brought = Path(_BUNDLE.value)
-    return Bundle.open(brought if brought.exists() and not folder.exists() else folder)
+    return Bundle.open(brought(_BUNDLE.value))
 
 
 def sampling() -> Sampling:
