@@ -51,7 +51,7 @@ def torq_decoder(
     `:NAME` is the bundle; `:NAME.gguf`, `:NAME.traced`, `:NAME.fused`, `:NAME.bf16` and
     `:NAME.vmfb` are the stages before it, `:NAME.cpu` the same step for this machine's CPU;
     `:NAME.report` compares the stages on texts, as JSON and as a page. `:NAME.chat`, `:NAME.call`
-    and `:NAME.serve` run it; `:NAME.profile` says where a step's time goes on the NPU, 
+    and `:NAME.serve` run it; `:NAME.profile` says where a step's time goes on the NPU,
     `:NAME.bench_host` what a step costs the host, and `:NAME.bench_cpu` how it does beside
     llama.cpp on this CPU.
 
