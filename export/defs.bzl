@@ -30,6 +30,19 @@ def _calibrated(head, projections, sensitivity):
     matrices += [pattern for pattern, kind in projections.items() if kind.lower() == "q4_gptq"]
     return matrices + (["blk.*"] if sensitivity else [])
 
+def _runnable(name, package, program, source, args, data, kwargs):
+    """Makes `:NAME.PROGRAM`, which is PACKAGE:PROGRAM, of SOURCE.py, with arguments and files."""
+    main = "%s:%s.py" % (package, source)
+    native.py_binary(
+        name = "%s.%s" % (name, program),
+        srcs = [main],
+        args = args,
+        data = data,
+        main = main,
+        deps = ["%s:%s" % (package, program)],
+        **kwargs
+    )
+
 def torq_decoder(
         name,
         checkpoint = None,
@@ -131,16 +144,9 @@ def torq_decoder(
         torq = name + ".vmfb",
         **kwargs
     )
+    bundle_flag = "--bundle=$(rootpath %s)" % name
     for program in _PROGRAMS:
-        native.py_binary(
-            name = "%s.%s" % (name, program),
-            srcs = ["//runtime:%s.py" % program],
-            args = ["--bundle=$(rootpath %s)" % name],
-            data = [name],
-            main = "//runtime:%s.py" % program,
-            deps = ["//runtime:" + program],
-            **kwargs
-        )
+        _runnable(name, "//runtime", program, program, [bundle_flag], [name], kwargs)
     for group in ("description", "timeline"):
         native.filegroup(
             name = "%s.%s" % (name, group),
@@ -148,29 +154,27 @@ def torq_decoder(
             output_group = group,
             **kwargs
         )
-    native.py_binary(
-        name = name + ".profile",
-        srcs = ["//tools/profile:profile_step.py"],
-        args = [
+    _runnable(
+        name,
+        "//tools/profile",
+        "profile",
+        "profile_step",
+        [
             "--description=$(rootpath %s.description)" % name,
             "--timeline=$(rootpath %s.timeline)" % name,
         ],
-        data = [name + ".description", name + ".timeline"],
-        main = "//tools/profile:profile_step.py",
-        deps = ["//tools/profile"],
-        **kwargs
+        [name + ".description", name + ".timeline"],
+        kwargs,
     )
-    native.py_binary(
-        name = name + ".bench_cpu",
-        srcs = ["//tools/bench_cpu:bench_cpu.py"],
-        args = [
-            "--bundle=$(rootpath %s)" % name,
-            "--gguf=$(rootpath %s)" % gguf,
-        ],
-        data = [gguf, name],
-        main = "//tools/bench_cpu:bench_cpu.py",
-        deps = ["//tools/bench_cpu"],
-        **kwargs
+    gguf_flag = "--gguf=$(rootpath %s)" % gguf
+    _runnable(
+        name,
+        "//tools/bench_cpu",
+        "bench_cpu",
+        "bench_cpu",
+        [bundle_flag, gguf_flag],
+        [gguf, name],
+        kwargs,
     )
     if sensitivity:
         projection_sensitivity(

@@ -32,7 +32,6 @@ flags.adopt_module_key_flags(options)
 _STEPS = flags.DEFINE_integer("steps", 300, "Steps that are measured.", lower_bound=1)
 _POSITION = flags.DEFINE_integer("position", 600, "That of the first step.", lower_bound=0)
 
-_TEXT = {"type": "string", "maxLength": 200}
 _TOOLS = [
     {
         "name": f"{verb}_{thing}",
@@ -40,7 +39,7 @@ _TOOLS = [
             "type": "object",
             "required": ["name"],
             "properties": {
-                "name": _TEXT,
+                "name": {"type": "string", "maxLength": 200},
                 "kind": {"enum": ["work", "home", "other"]},
                 "count": {"type": "integer", "minimum": 0, "maximum": 999},
             },
@@ -122,8 +121,9 @@ def measure(bundle: Bundle, steps: int, position: int, constrained: bool) -> dic
 def _constraints(bundle: Bundle) -> Iterator[CallConstraint]:
     """A constraint for one reply after the other."""
     vocabulary = Vocabulary.of(bundle.tokenizer, Form.of(bundle).stops)
+    functions = load_functions(_TOOLS)
     while True:
-        yield CallConstraint(vocabulary, load_functions(_TOOLS), bundle.vocabulary)
+        yield CallConstraint(vocabulary, functions, bundle.vocabulary)
 
 
 def main(_: list[str]) -> int:

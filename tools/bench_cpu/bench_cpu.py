@@ -23,6 +23,7 @@ from cyllama.llama import llama_cpp
 from runtime import options
 from runtime.bundle import Bundle
 from runtime.errors import RunError
+from tools.llama.llama import Llama
 
 _GGUF = flags.DEFINE_string("gguf", "", "The bundle's checkpoint.")
 _ROUNDS = flags.DEFINE_integer("rounds", 8, "Rounds of each.", lower_bound=1)
@@ -32,33 +33,12 @@ flags.adopt_module_key_flags(options)
 Step = Callable[[int], object]
 
 
-class _Model(llama_cpp.LlamaModel):
-    """A model with the attribute that cyllama 0.2.18's own context asks it for, and it lacks."""
-
-    @property
-    def n_vocab(self) -> int:
-        return int(self.get_vocab().n_vocab)
-
-
 def llama_step(gguf: Path, context: int, threads: int) -> Step:
     """llama.cpp's step of one token at the next position, its options as they are by default."""
-    llama_cpp.disable_logging()
-    parameters = llama_cpp.LlamaModelParams()
-    parameters.n_gpu_layers = 0
-    model = _Model(path_model=str(gguf), params=parameters, verbose=False)
-    options_ = llama_cpp.LlamaContextParams()
+    parameters, options_ = llama_cpp.LlamaModelParams(), llama_cpp.LlamaContextParams()
     options_.n_ctx = context
     options_.n_threads = options_.n_threads_batch = threads
-    state = llama_cpp.LlamaContext(model=model, params=options_, verbose=False)
-    positions = iter(range(context))
-
-    def step(token: int) -> object:
-        batch = llama_cpp.LlamaBatch(n_tokens=1, embd=0, n_seq_max=1)
-        batch.add(token, next(positions), [0], True)
-        # It returns when the logits are there; cyllama would make a list of them.
-        return state.decode(batch)
-
-    return step
+    return Llama(gguf, parameters, options_).feed
 
 
 def rounds(steps: Sequence[Step], tokens: Sequence[int], length: int) -> list[list[float]]:
