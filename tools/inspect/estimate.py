@@ -17,7 +17,7 @@ DMA_SHARE = 1.0755
 UNITS_PER_LAYER = 82_500
 UNITS_PER_SCORE = 12.1
 # Of code, descriptors, norms and masks.
-PROGRAM_BYTES_PER_LAYER = 170_000
+PROGRAM_BYTES_PER_LAYER = 161_000
 
 
 @dataclass(frozen=True, kw_only=True)
